@@ -142,7 +142,7 @@ def _simulated(
             distances = np.abs(corpus.topics[:, None, : model.n_terms] - model.topic_word[None]).sum(axis=2)
             fitted = [topics[k] for k in linear_sum_assignment(distances)[1]]
             estimate = np.array([topic.coefficient for topic in fitted])
-            error = np.array([topic.standard_error for topic in fitted])
+            error = np.array([topic.conditional_error for topic in fitted])
             off = np.abs(estimate - corpus.coefficients)
             rows.append(
                 {

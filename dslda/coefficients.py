@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from dslda.evaluation.topic_quality import most_probable
 from dslda.evaluation.word_rankings import WordRanking, word_scorer
@@ -27,6 +30,10 @@ __all__ = [
 ]
 
 
+LEVEL = 0.95
+"""Share of coefficients that their intervals are to hold."""
+
+
 def _short_repr(row: Any) -> str:
     """A named tuple without the fields that are None: most responses have no classes."""
     fields = ", ".join(f"{name}={value!r}" for name, value in row._asdict().items() if value is not None)
@@ -43,12 +50,15 @@ class Coefficient(NamedTuple):
     coefficient : float
         Linear predictor of a document that is all about this topic, with average covariates. For a Gaussian that is the
         expected response; see docs/families.md for the others.
-    standard_error : float
+    conditional_error : float
         Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient for known topics and topic
         assignments, with the estimated dispersion (1 for a Poisson response, Pearson's for a quasi-Poisson one). Since both
         were estimated from the same responses, it is a lower bound of the true uncertainty. For classes it is that of
         coefficients that sum to 0 over the classes. NaN where the information matrix is singular, or for classes too large
         (docs/model.md).
+    low, high : float or None
+        Ends of the 95% interval of a bootstrap: how far the coefficient scatters when documents are drawn again and topics
+        trained again (docs/model.md#intervals-of-coefficients). None for a fit without one.
     class_name : str or None
         For a response of classes, the class that the topic favours most; the coefficient is that of this class. For levels
         with names, the most probable level of a document all about the topic.
@@ -58,8 +68,10 @@ class Coefficient(NamedTuple):
 
     topic: int
     coefficient: float
-    standard_error: float
+    conditional_error: float
     class_name: str | None = None
+    low: float | None = None
+    high: float | None = None
     label: str | None = None
 
     def __repr__(self) -> str:
@@ -74,16 +86,19 @@ class CovariateCoefficient(NamedTuple):
     covariate : str
     level : str or None
         Level of a categorical covariate, compared with its first level.
-    coefficient, standard_error : float
-        As in :class:`Coefficient`.
+    coefficient, conditional_error : float
     class_name : str or None
+    low, high : float or None
+        As in :class:`Coefficient`.
     """
 
     covariate: str
     level: str | None
     coefficient: float
-    standard_error: float
+    conditional_error: float
     class_name: str | None = None
+    low: float | None = None
+    high: float | None = None
 
     def __repr__(self) -> str:
         return _short_repr(self)
@@ -95,7 +110,8 @@ class Topic(NamedTuple):
     Attributes
     ----------
     topic : int
-    coefficient, standard_error : float
+    coefficient, conditional_error : float
+    low, high : float or None
         See :class:`Coefficient`.
     prevalence : float or None
         Share of the training tokens in the topic; None for models saved by a release that did not keep it.
@@ -115,11 +131,13 @@ class Topic(NamedTuple):
 
     topic: int
     coefficient: float
-    standard_error: float
+    conditional_error: float
     prevalence: float | None
     words: tuple[str, ...]
     probabilities: tuple[float, ...]
     class_name: str | None = None
+    low: float | None = None
+    high: float | None = None
     label: str | None = None
     coherence: float | None = None
     exclusivity: float | None = None
@@ -158,15 +176,16 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
     eta, n_topics = record.parameters.eta, record.parameters.n_topics
     classes = record.classes
     if classes is not None and eta.ndim == 2:
-        eta, errors = class_coefficients(record), _errors(record)[:n_topics]
+        eta, rows = class_coefficients(record), _class_rows(record)
         favoured = eta.argmax(axis=1)
         return tuple(
-            Coefficient(k, float(eta[k, c]), float(errors[k, c]), classes[c], record.label(k))
+            rows(k, c)
             for c in range(eta.shape[1])
             for k in np.flatnonzero(favoured == c)[np.argsort(-eta[favoured == c, c], kind="stable")].tolist()
         )
     values = record.family.coefficients_to_user(eta, record.scaling.center, record.scaling.scale)
     errors = _scale(record) * _errors(record)[:n_topics]
+    low, high = _ends(values, _half_widths(record)[:n_topics] * _scale(record))
     order = np.argsort(values, kind="stable").tolist()
     levels: list[str | None] = [None] * n_topics
     if record.predicts_names and classes is not None:
@@ -174,7 +193,8 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
         if chances is not None:
             levels = [classes[i] for i in chances.argmax(axis=1).tolist()]
     return tuple(
-        Coefficient(k, float(values[k]), float(errors[k]), levels[k], record.label(k)) for k in order
+        Coefficient(k, float(values[k]), float(errors[k]), levels[k], low[k], high[k], record.label(k))
+        for k in order
     )
 
 
@@ -194,10 +214,10 @@ def class_topics(record: ModelRecord, top: int | None) -> dict[str, tuple[Coeffi
     """See :meth:`dslda.model.Model.class_topics`."""
     if top is not None:
         _check_top(top)
-    eta, errors = class_coefficients(record), _errors(record)[: record.parameters.n_topics]
+    eta, rows = class_coefficients(record), _class_rows(record)
     return {
         name: tuple(
-            Coefficient(k, float(eta[k, c]), float(errors[k, c]), name, record.label(k))
+            rows(k, c)
             for k in np.argsort(-eta[:, c], kind="stable")[:top].tolist()
             if top is None or eta[k, c] > 0.0
         )
@@ -207,16 +227,20 @@ def class_topics(record: ModelRecord, top: int | None) -> dict[str, tuple[Coeffi
 
 def covariate_coefficients(record: ModelRecord) -> tuple[CovariateCoefficient, ...]:
     """See :meth:`dslda.model.Model.covariate_coefficients`."""
-    errors = _errors(record)[record.parameters.n_topics :]
-    zeta = record.parameters.zeta
+    n_topics, zeta = record.parameters.n_topics, record.parameters.zeta
+    errors, widths = _errors(record)[n_topics:], _half_widths(record)[n_topics:]
     coefficients = []
     for p, column in enumerate(record.design.covariates):
         factor = _scale(record) / column.scale
         level = None if column.level is None else record.levels[column.name][column.level]
         classes = (None,) if zeta.ndim == 1 else record.classes or ()
-        for value, error, name in zip(np.atleast_1d(zeta[p]), np.atleast_1d(errors[p]), classes, strict=True):
+        values = np.atleast_1d(zeta[p]) * factor
+        low, high = _ends(values, np.atleast_1d(widths[p]) * factor)
+        for c, (error, name) in enumerate(zip(np.atleast_1d(errors[p]), classes, strict=True)):
             coefficients.append(
-                CovariateCoefficient(column.name, level, float(value * factor), float(error * factor), name)
+                CovariateCoefficient(
+                    column.name, level, float(values[c]), float(error * factor), name, low[c], high[c]
+                )
             )
     return tuple(coefficients)
 
@@ -225,6 +249,13 @@ def coefficient_covariance(record: ModelRecord) -> NDArray[np.float64]:
     """See :meth:`dslda.model.Model.coefficient_covariance`."""
     scale, n_topics = _scale(record), record.parameters.n_topics
     factors = np.array([scale] * n_topics + [scale / column.scale for column in record.design.covariates])
+    if (replicates := _replicates(record)) is not None:
+        # each class by itself, as in the other covariance
+        by_class = replicates.reshape(*replicates.shape[:2], -1)
+        covariances = np.array([np.cov(of_class.T) for of_class in np.moveaxis(by_class, 2, 0)])
+        return covariances.reshape(*record.parameters.eta.shape[1:], len(factors), -1) * np.outer(
+            factors, factors
+        )
     if record.covariance is None:
         classes = record.parameters.eta.shape[1:]
         return np.full((*classes, len(factors), len(factors)), np.nan)
@@ -295,6 +326,50 @@ def _errors(record: ModelRecord) -> NDArray[np.float64]:
     if covariance is None:
         return np.full((n, *record.parameters.eta.shape[1:]), np.nan)
     return np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1)).T
+
+
+def _replicates(record: ModelRecord) -> NDArray[np.float64] | None:
+    """Coefficients of the replicates on the scale of the fit; those of classes sum to 0 over the classes, as reported."""
+    values = record.replicates
+    if values is not None and values.ndim == 3:
+        values = values - values.mean(axis=2, keepdims=True)
+    return values
+
+
+def _half_widths(record: ModelRecord) -> NDArray[np.float64]:
+    """Half the width of the intervals of eta and zeta, on the scale of the fit; NaN without a bootstrap."""
+    replicates = _replicates(record)
+    if replicates is None:
+        n = record.parameters.n_topics + len(record.parameters.zeta)
+        return np.full((n, *record.parameters.eta.shape[1:]), np.nan)
+    quantile = float(stdtrit(len(replicates) - 1, 0.5 + LEVEL / 2.0))
+    widths: NDArray[np.float64] = quantile * replicates.std(axis=0, ddof=1)
+    return widths
+
+
+def _ends(
+    values: NDArray[np.float64], widths: NDArray[np.float64]
+) -> tuple[list[float | None], list[float | None]]:
+    """Lower and upper ends of intervals, None where there are none."""
+    low, high = (
+        [None if math.isnan(end) else end for end in ends.tolist()]
+        for ends in (values - widths, values + widths)
+    )
+    return low, high
+
+
+def _class_rows(record: ModelRecord) -> Callable[[int, int], Coefficient]:
+    """A function that returns the row of a topic and a class, by their numbers."""
+    n_topics, classes = record.parameters.n_topics, record.classes or ()
+    eta, errors = class_coefficients(record), _errors(record)
+    low, high = zip(*map(_ends, eta, _half_widths(record)[:n_topics]), strict=True)
+
+    def row(k: int, c: int) -> Coefficient:
+        return Coefficient(
+            *(k, float(eta[k, c]), float(errors[k, c]), classes[c], low[k][c], high[k][c], record.label(k))
+        )
+
+    return row
 
 
 def _check_top(top: Any) -> None:

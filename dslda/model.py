@@ -281,15 +281,15 @@ class Model:
     def coefficient_covariance(self) -> NDArray[np.float64]:
         """Covariance of the coefficients of topics, then of covariates, in the order of their numbers.
 
-        The square roots of the diagonal are the standard errors that :meth:`coefficients` and
-        :meth:`covariate_coefficients` report, with the same caveats. The coefficients of two topics are correlated, so the
-        standard error of their difference needs the covariance.
+        Of a fit with a bootstrap it is that over its replicates. Else it takes the topics as known: the square roots of the
+        diagonal are the conditional errors of :meth:`coefficients` and :meth:`covariate_coefficients`, with the same caveats.
+        The coefficients of two topics are correlated, so the standard error of their difference needs the covariance.
 
         Returns
         -------
         ndarray of float64, shape (K + P, K + P), or (C, K + P, K + P) for a response of classes
             In the units of the coefficients. P counts each level of a categorical covariate but the first. NaN where the
-            model has no standard errors.
+            model has neither.
 
         Examples
         --------
@@ -355,8 +355,8 @@ class Model:
         -------
         pandas.DataFrame
             One row for each class and topic, in the order of :attr:`classes`, and from the topic that raises a class most to
-            the one that lowers it most: `class`, `topic`, `label` (where a topic has one), `coefficient` and
-            `standard_error` as in :meth:`class_topics`, `stability` (of several starts) and `words`.
+            the one that lowers it most: `class`, `topic`, `label` (where a topic has one), `coefficient`, `low` and `high` (of a
+            bootstrap), `conditional_error`, `stability` (of several starts) and `words`.
 
         Raises
         ------
@@ -366,15 +366,15 @@ class Model:
         return class_table(self.record, top, words)
 
     def coefficient_table(self) -> pd.DataFrame:
-        """All coefficients with their standard errors, those of topics and those of covariates.
+        """All coefficients, those of topics and those of covariates.
 
         Returns
         -------
         pandas.DataFrame
             One row a coefficient, first of topics, then of covariates: `topic` (missing in rows of covariates) with its
-            `label`, `covariate` with its `level` and the level that it stands `against`, `class`, `coefficient` and
-            `standard_error`. Columns of names in which no row has one are left out. For a response of classes there is a row
-            for each class and topic, or covariate, whose coefficients sum to 0 over the classes; see :meth:`coefficients`,
+            `label`, `covariate` with its `level` and the level that it stands `against`, `class`, `coefficient`, `low` and `high`
+            (of a bootstrap), and `conditional_error`. Columns of names in which no row has one are left out. For a response
+            of classes there is a row for each class and topic, or covariate, whose coefficients sum to 0 over the classes; see :meth:`coefficients`,
             :meth:`class_coefficients` and :meth:`covariate_coefficients` for the units.
         """
         return coefficient_table(self.record)

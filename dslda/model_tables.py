@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["class_table", "coefficient_table", "topic_table"]
 
-OPTIONAL = frozenset({"label", "class_name", "stability", "covariate", "level", "against"})
+OPTIONAL = frozenset({"low", "high", "label", "class_name", "stability", "covariate", "level", "against"})
 """Columns that only some models have. The others are always there, for programs that read them."""
+
+INTERVAL = ("coefficient", "low", "high", "conditional_error")
 
 
 def topic_table(record: ModelRecord, top: int, words: WordRanking) -> pd.DataFrame:
     """See :meth:`dslda.model.Model.topic_table`."""
     by_class = record.parameters.n_classes is not None
     rows = [_flat(topic._asdict()) for topic in topics_with_words(record, top, words)]
-    table = _table(rows, ("topic", "label", "class_name"), ("words",), leave_out=("probabilities",))
+    table = _table(
+        rows, ("topic", "label", "class_name", *INTERVAL), ("words",), leave_out=("probabilities",)
+    )
     return table.rename(columns={"class_name": "class" if by_class else "level"})
 
 
@@ -34,7 +38,7 @@ def class_table(record: ModelRecord, top: int, words: WordRanking) -> pd.DataFra
         for topic in topics_with_words(record, top, words)
     }
     rows = [row._asdict() | shared[row.topic] for of in class_topics(record, None).values() for row in of]
-    table = _table(rows, ("class_name", "topic", "label"), ("stability", "words"))
+    table = _table(rows, ("class_name", "topic", "label", *INTERVAL), ("stability", "words"))
     return table.rename(columns={"class_name": "class"})
 
 
@@ -52,7 +56,7 @@ def coefficient_table(record: ModelRecord) -> pd.DataFrame:
     ]
     table = _table(
         [*(row._asdict() for row in topics), *covariates],
-        ("topic", "label", "covariate", "level", "against", "class_name"),
+        ("topic", "label", "covariate", "level", "against", "class_name", *INTERVAL),
         # the level that a document all about a topic most likely has is no part of a coefficient
         leave_out=() if by_class else ("class_name",),
     )

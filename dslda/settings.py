@@ -276,6 +276,14 @@ _TABLE = (
         option="starts",
     ),
     Setting(
+        name="bootstrap",
+        default=0,
+        whole=True,
+        lowest=0,
+        highest=10_000,
+        help="Fits to documents drawn again, which give the coefficients intervals; 100 is usual, 0 is for none.",
+    ),
+    Setting(
         name="seed",
         default=0,
         whole=True,

@@ -37,6 +37,7 @@ _STAGES = {
     "check": "checking",
     "fit": "fitting",
     "start": "training",
+    "replicate": "fitting documents drawn again",
 }
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

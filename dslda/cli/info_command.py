@@ -104,6 +104,7 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         pearson_words,
         raising_words,
         threshold_words,
+        uncertainty,
         unstable_topics,
     )
     from dslda.variational.parameters import alpha_has_moved
@@ -149,7 +150,7 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         yield "Pearson dispersion", dispersion
     for row in model.covariate_coefficients():
         name = covariate_name(row) + ("" if row.class_name is None else f" for {row.class_name}")
-        yield "covariate", f"{name}: {row.coefficient:.4g} (s.e. {row.standard_error:.2g})"
+        yield "covariate", f"{name}: {row.coefficient:.4g} ({uncertainty(row)})"
     documents, tokens = number_of(training.n_documents, "document"), number_of(training.n_tokens, "token")
     kinds = f"{training.n_labelled:,} labelled, {training.n_empty:,} empty"
     yield "trained on", f"{documents} ({kinds}), {tokens}"

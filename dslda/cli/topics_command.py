@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["command", "shown_classes", "shown_covariates", "shown_topics"]
 
 HEADINGS = {
-    "standard_error": "± s.e.",
+    "low": "95%\nfrom",
+    "high": "\nto",
+    "conditional_error": "condi-\ntional\nerror",
     "prevalence": "preva-\nlence",
     "coherence": "coher-\nence",
     "exclusivity": "exclu-\nsivity",
@@ -76,8 +78,8 @@ def command(
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
     expected of it, in its units; for classes the predictor of the class that the topic favours most, and a second
-    table has the topics that raise each class. Its standard error takes the topics as known, so it is a lower
-    bound. Prevalence is the share of the training words in the topic. Coherence says how much more often than by
+    table has the topics that raise each class. A fit with a bootstrap has 95% intervals. The conditional error, in
+    CSV, takes the topics as known, so it is a lower bound. Prevalence is the share of the training words in the topic. Coherence says how much more often than by
     chance its ten most probable words are in one training document (NPMI: 0 by chance, 1 always together), and
     exclusivity how much of the probability of its eight most probable words is its own (1 if no other topic has
     them). Of a fit of several starts there is stability too: how much of a topic the others find, by words and by
@@ -144,7 +146,7 @@ def command(
 def shown_topics(model: Model, *, top: int, words: WordRanking = "probability") -> Table:
     """The topics as a table for a terminal."""
     title = f"Topics and their coefficients for {model.response or 'the response'}"
-    return _shown(_by_words(_marked(model.topic_table(top, words), model)), title, words=words)
+    return _shown(_of_topics(model.topic_table(top, words), model), title, words=words)
 
 
 def shown_classes(model: Model) -> Table:
@@ -155,7 +157,7 @@ def shown_classes(model: Model) -> Table:
 
     unstable = unstable_topics(model)
     rows = [(name, raising_words(topics, unstable)) for name, topics in model.class_topics().items()]
-    table = DataFrame(rows, columns=["class", "topics with their coefficients ± s.e."])
+    table = DataFrame(rows, columns=["class", "topics with their coefficients"])
     return _shown(table, "What raises each class")
 
 
@@ -167,7 +169,7 @@ def shown_covariates(model: Model) -> Table:
 
 def _shown_class_table(model: Model, *, top: int, words: WordRanking) -> Table:
     title = "Coefficients of all topics for each class"
-    return _shown(_by_words(_marked(model.class_table(top, words), model)), title, words=words)
+    return _shown(_of_topics(model.class_table(top, words), model), title, words=words)
 
 
 def _covariates(model: Model) -> DataFrame:
@@ -177,26 +179,21 @@ def _covariates(model: Model) -> DataFrame:
 
 
 def _covariate_lines(model: Model) -> Iterator[str]:
-    from dslda.report.model_notes import covariate_name
+    from dslda.report.model_notes import covariate_name, uncertainty
 
     for row in model.covariate_coefficients():
         against = "" if row.level is None else f" (against {model.record.levels[row.covariate][0]})"
         of_class = "" if row.class_name is None else f" for {row.class_name}"
-        yield (
-            f"Covariate {covariate_name(row)}{against}{of_class}: {row.coefficient:.4g} (s.e. {row.standard_error:.2g})"
-        )
+        yield f"Covariate {covariate_name(row)}{against}{of_class}: {row.coefficient:.4g} ({uncertainty(row)})"
 
 
-def _marked(table: DataFrame, model: Model) -> DataFrame:
-    """The table with stars at topics that other starts do not find."""
+def _of_topics(table: DataFrame, model: Model) -> DataFrame:
+    """The table with stars at topics that other starts do not find, and without errors that take topics as known."""
     from dslda.report.model_notes import topic_name, unstable_topics
 
     unstable = unstable_topics(model)
-    return table.assign(topic=[topic_name(topic, unstable) for topic in table["topic"]])
-
-
-def _by_words(table: DataFrame) -> DataFrame:
-    """The table with the topic and its label beside its words."""
+    table = table.assign(topic=[topic_name(topic, unstable) for topic in table["topic"]])
+    table = table.drop(columns="conditional_error")
     beside = [name for name in ("topic", "label", "words") if name in table]
     return table[[*table.columns.difference(beside, sort=False), *beside]]
 

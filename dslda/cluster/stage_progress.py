@@ -17,7 +17,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Receives the stage, such as "read", the number of tasks done, and the number of all tasks."""
 
 LOGGED_STEPS = 10
-UNITS = {"predict": "documents", "fit": "fits", "start": "starts"}
+UNITS = {"predict": "documents", "fit": "fits", "start": "starts", "replicate": "resamples"}
 """What a stage counts, if not tasks."""
 QUICK_SECONDS = 2.0
 """Work that ends sooner shows nothing."""

@@ -193,7 +193,7 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
         settings: dict[str, Any] = {"topic_estimation": "map", "objective": "joint"}
         settings |= {
             name: SETTINGS[name].default
-            for name in ("emphasis", "term_weights", "remainder", "seed_words", "n_starts")
+            for name in ("emphasis", "term_weights", "remainder", "seed_words", "n_starts", "bootstrap")
         }
         settings |= unstored(self.settings)
         try:

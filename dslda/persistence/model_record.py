@@ -250,6 +250,9 @@ class ModelRecord:
         the number of coefficients. None where the family does not need it.
     quality : TopicQuality or None
         Coherence and exclusivity of the topics. None where the documents could not be read once more after the fit.
+    replicates : ndarray of float64, shape (B, K + P) or (B, K + P, C), or None
+        eta and zeta of B fits to documents drawn again, on the scale of the fit, each topic beside the one that it resembles.
+        None without a bootstrap.
     reference : Reference or None
         Profile to compare documents scored later with.
     other_starts : tuple of OtherStart
@@ -287,6 +290,7 @@ class ModelRecord:
     reference: Reference | None = None
     other_starts: tuple[OtherStart, ...] = ()
     stability: TopicStability | None = None
+    replicates: NDArray[np.float64] | None = None
     labels: tuple[str | None, ...] = ()
     checksum: str | None = None
 

@@ -210,6 +210,7 @@ def read_model(
         pearson=stored.optional("pearson", (2,)),
         quality=_quality(stored, n_topics),
         stability=_stability(stored, n_topics),
+        replicates=_replicates(stored, (n, *per_class)),
         reference=_reference(stored, n_topics, classes),
         trace=_trace(stored, manifest.trace),
         checksum=identity(attributes),
@@ -225,6 +226,7 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         "covariance": record.covariance,
         "prevalence": record.prevalence,
         "pearson": record.pearson,
+        "replicates": record.replicates,
     }
     for i, start in enumerate(record.other_starts):
         floats |= {_start(i) + name: values for name, values in _start_arrays(start).items()}
@@ -363,6 +365,13 @@ def _stability(stored: _ModelArrays, n_topics: int) -> TopicStability | None:
         words=stored.take("stability_words", (n_topics,), least=0.0),
         shares=stored.take("stability_shares", (n_topics,), least=0.0),
     )
+
+
+def _replicates(stored: _ModelArrays, coefficients: tuple[int, ...]) -> NDArray[np.float64] | None:
+    """Coefficients of fits to documents drawn again; None in models without."""
+    if "replicates" not in stored:
+        return None
+    return stored.take("replicates", (len(stored.arrays["replicates"]), *coefficients), least=-np.inf)
 
 
 def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | None) -> Reference | None:

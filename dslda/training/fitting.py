@@ -27,6 +27,7 @@ from dslda.exceptions import DataWarning, DsldaError, InputError, Note, warn
 from dslda.families.own import check_answers
 from dslda.model import Model
 from dslda.persistence.model_record import ModelRecord, OtherStart, TrainingSummary
+from dslda.training.bootstrap import bootstrap_coefficients, settled
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.training.checks import check_response, report_left_out
 from dslda.training.diagnostics import (
@@ -123,6 +124,7 @@ def fitted_model(
     spec = replace(spec, family=fitted_family.name, family_options=fitted_family.options)
     source = training_set.source.with_design(design)
     spec, told = with_objective(spec, source, training_set.summary.n)
+    spec = settled(spec)
     check_here(spec, source.n_terms)
     fresh = partial(
         initial_parameters,
@@ -189,8 +191,23 @@ def fitted_model(
         # both here, since documents of a bag live on the workers
         reference, held_out = training_reference(record, source, unseen)
         stability = stability_of_starts(record, source)
-        training = replace(record.training, held_out=held_out)
-        return Model(replace(record, training=training, reference=reference, stability=stability))
+        replicates = None
+        if not result.interrupted:
+            replicates = bootstrap_coefficients(
+                client,
+                first,
+                result,
+                lambda start: _executor(start.source, fitted_family, start.spec, client),
+            )
+        return Model(
+            replace(
+                record,
+                training=replace(record.training, held_out=held_out),
+                reference=reference,
+                stability=stability,
+                replicates=replicates,
+            )
+        )
 
 
 def _checked(

@@ -71,6 +71,7 @@ def train(
     n_topics: int = DEFAULTS.n_topics,
     seed_words: SeedWords = DEFAULTS.seed_words,
     n_starts: int = DEFAULTS.n_starts,
+    bootstrap: int = DEFAULTS.bootstrap,
     seed: int = DEFAULTS.seed,
     client: Client | ClientLater | None = None,
     documents: ArrayLike | None = None,
@@ -137,6 +138,10 @@ def train(
         coefficients and contributions are those of the best one: that which predicts the inner part best, or has the
         highest ELBO in the joint model. Starts of a small corpus run beside each other, one in each thread of the workers;
         those of a large one, and those with a `checkpoint`, one after another on all workers.
+    bootstrap : int, default 0
+        Fits to documents drawn again, at least 10, which give the coefficients intervals; 0 is for none, since they take many
+        times as long as the fit. 100 is usual (docs/model.md#intervals-of-coefficients). The joint model then goes on to a tenth of
+        `tol`, for at most three times `max_iter`, until its coefficients have settled.
     seed : int, default 0
         Seed of the random perturbation that the topics start from.
     client : distributed.Client, optional
@@ -307,6 +312,7 @@ def train(
         ridge=ridge,
         seed_words=seed_words,
         n_starts=n_starts,
+        bootstrap=bootstrap,
         seed=seed,
     )
     check_keywords(train, text_settings, known=TEXT_SETTINGS, other_names=OTHER_NAMES)
@@ -349,7 +355,9 @@ def train(
             )
         if is_matrix:
             return _train_on_matrix(fit, chosen, data, response, documents, columns, terms, client)
-        return _train_on_corpus(fit, data, response, documents, columns, terms, client, n_starts=n_starts)
+        return _train_on_corpus(
+            fit, data, response, documents, columns, terms, client, apart=n_starts > 1 or bootstrap > 0
+        )
 
 
 def _train_on_collection(
@@ -378,7 +386,7 @@ def _train_on_corpus(
     terms: Any,
     client: Client | ClientLater | None,
     *,
-    n_starts: int,
+    apart: bool,
 ) -> Model:
     if terms is not None:
         raise InputError("must be left out: a corpus has its vocabulary", parameter="terms")
@@ -391,9 +399,9 @@ def _train_on_corpus(
             "the corpus is in the memory of this process, which workers do not share: training here, on one core; ingest it "
             "with out= to use all"
         )
-    if client is None and not in_memory and (n_partitions > 1 or n_starts > 1):
-        # starts that run beside each other would share one lock of Python in the threads of one process
-        apart = n_starts > 1 and is_small(training_set.source)
+    if client is None and not in_memory and (n_partitions > 1 or apart):
+        # fits that run beside each other would share one lock of Python in the threads of one process
+        apart = apart and is_small(training_set.source)
         client = default_workers(worker_per_core if apart else cluster, [corpus.path])
     context: AbstractContextManager[Client | None] = nullcontext(None) if client is None else cluster(client)
     return fit(training_set, roles, context, prepare=_works_here(client))

@@ -25,7 +25,10 @@ from dslda.variational.term_weights import RAW, TermWeighting
 from dslda.variational.topic_seeds import TopicSeeds, checked_seed_words
 from dslda.wording import short_repr
 
-__all__ = ["FitSpec", "Parameters", "Scaling", "alpha_has_moved", "initial_parameters"]
+__all__ = ["FEWEST_REPLICATES", "FitSpec", "Parameters", "Scaling", "alpha_has_moved", "initial_parameters"]
+
+FEWEST_REPLICATES = 10
+"""Fewest fits to documents drawn again whose scatter gives an interval."""
 
 LEAST_VARIATIONAL_PRIOR = 0.005
 """exp(digamma(0.005)) is 1e-87. The E-step treats weights below 1e-100 as 0, so every term stays known to every topic."""
@@ -164,6 +167,7 @@ class FitSpec:
     ridge: float | None = SETTINGS["ridge"].default
     seed_words: SeedWords = SETTINGS["seed_words"].default
     n_starts: int = SETTINGS["n_starts"].default
+    bootstrap: int = SETTINGS["bootstrap"].default
     seed: int = SETTINGS["seed"].default
 
     def __post_init__(self) -> None:
@@ -172,6 +176,12 @@ class FitSpec:
         object.__setattr__(self, "seed_words", checked_seed_words(self.seed_words, self.n_topics))
         if self.doc_topic_prior == "1/K":
             object.__setattr__(self, "doc_topic_prior", None)
+        if 0 < self.bootstrap < FEWEST_REPLICATES:
+            raise InputError(
+                f"must be 0 or at least {FEWEST_REPLICATES}, which intervals take, got {self.bootstrap}",
+                parameter="bootstrap",
+                remedy="100 is usual",
+            )
         if self.topic_estimation == "variational" and self.topic_prior < LEAST_VARIATIONAL_PRIOR:
             raise InputError(
                 f"must be at least {LEAST_VARIATIONAL_PRIOR} for variational topics, "

@@ -196,7 +196,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
             "level": each.level or "",
             "against": "D" if each.level else "",
             "coefficient": repr(each.coefficient),
-            "standard_error": repr(each.standard_error),
+            "conditional_error": repr(each.conditional_error),
         }
         for each in model.covariate_coefficients()
     ]
@@ -224,7 +224,7 @@ def test_counts_that_scatter_are_warned_of_and_a_family_with_an_option_is_one_of
     plain = dslda(*train, "--family", "poisson")
     assert plain.code == 0, plain.err
     assert "take Poisson(dispersion='pearson') for --family" in plain.err
-    error = load_model(out).coefficients()[0].standard_error
+    error = load_model(out).coefficients()[0].conditional_error
     module = "from dslda.families.poisson import Poisson\ncounts = Poisson(dispersion='pearson')\n"
     (tmp_path / "quasi_poisson.py").write_text(module)
     monkeypatch.chdir(tmp_path)
@@ -233,7 +233,7 @@ def test_counts_that_scatter_are_warned_of_and_a_family_with_an_option_is_one_of
     assert quasi.code == 0, quasi.err
     assert "scatter" not in quasi.err
     model = load_model(out)
-    assert model.coefficients()[0].standard_error == pytest.approx(error * model.dispersion**0.5, rel=1e-9)
+    assert model.coefficients()[0].conditional_error == pytest.approx(error * model.dispersion**0.5, rel=1e-9)
     told = dslda("info", out).out
     assert "family:              poisson (dispersion=pearson), link log" in told
     assert f"dispersion:          {model.dispersion:.4g}\n" in told
@@ -249,7 +249,7 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     assert re.search(r"classes: +Health \(\d+\.\d%\), Law \(\d+\.\d%\), Taxation", dslda("info", out).out)
     topics = rows(dslda("topics", out).out)
     measures = ["prevalence", "coherence", "exclusivity"]
-    assert list(topics[0]) == ["topic", "class", "coefficient", "standard_error", *measures, "words"]
+    assert list(topics[0]) == ["topic", "class", "coefficient", "conditional_error", *measures, "words"]
     assert [t["class"] for t in topics] == ["Health", "Law", "Taxation"]
     assert "nurse" in topics[0]["words"]
     assert "--by-class has all" in dslda("topics", out).err
@@ -421,14 +421,16 @@ def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> N
     found = rows(dslda("topics", made / "stars.model", "--top", 3).out)
     model = load_model(made / "stars.model")
     measures = ["prevalence", "coherence", "exclusivity"]
-    assert list(found[0]) == ["topic", "coefficient", "standard_error", *measures, "words"]
+    assert list(found[0]) == ["topic", "coefficient", "conditional_error", *measures, "words"]
     for name in measures[1:]:
         assert [float(r[name]) for r in found] == [getattr(t, name) for t in model.topics()]
     assert [float(r["prevalence"]) for r in found] == [
         model.topic_prevalence[c.topic] for c in model.coefficients()
     ]
     assert [float(r["coefficient"]) for r in found] == [c.coefficient for c in model.coefficients()]
-    assert [float(r["standard_error"]) for r in found] == [c.standard_error for c in model.coefficients()]
+    assert [float(r["conditional_error"]) for r in found] == [
+        c.conditional_error for c in model.coefficients()
+    ]
     assert [r["words"].split(", ") for r in found] == [list(t.words) for t in model.topics(top=3)]
     frex = rows(dslda("topics", made / "stars.model", "--top", 3, "--words", "frex").out)
     assert [r["words"].split(", ") for r in frex] == [list(t.words) for t in model.topics(3, "frex")]

@@ -25,15 +25,15 @@ def test_the_diagonal_has_the_reported_errors(model):
     covariance = model.coefficient_covariance()
     n_topics = model.n_topics
     if covariance.ndim == 2:
-        rows = {row.topic: row.standard_error for row in model.coefficients()}
+        rows = {row.topic: row.conditional_error for row in model.coefficients()}
         errors = [rows[k] for k in range(n_topics)]
-        errors += [row.standard_error for row in model.covariate_coefficients()]
+        errors += [row.conditional_error for row in model.covariate_coefficients()]
         assert np.allclose(np.sqrt(np.diagonal(covariance)), errors, rtol=1e-12)
         return
     for c, (name, rows) in enumerate(model.class_topics(top=None).items()):
-        errors = {row.topic: row.standard_error for row in rows}
+        errors = {row.topic: row.conditional_error for row in rows}
         errors = [errors[k] for k in range(n_topics)]
-        errors += [row.standard_error for row in model.covariate_coefficients() if row.class_name == name]
+        errors += [row.conditional_error for row in model.covariate_coefficients() if row.class_name == name]
         assert np.allclose(np.sqrt(np.diagonal(covariance[c])), errors, rtol=1e-12)
 
 

@@ -83,12 +83,12 @@ def test_coefficients_are_sorted_and_in_the_units_of_the_response(
     for ours, theirs in zip(model.coefficients(), other.coefficients(), strict=True):
         assert theirs.topic == ours.topic
         assert theirs.coefficient == pytest.approx(1000 * ours.coefficient + 50, rel=1e-9)
-        assert theirs.standard_error == pytest.approx(1000 * ours.standard_error, rel=1e-6)
+        assert theirs.conditional_error == pytest.approx(1000 * ours.conditional_error, rel=1e-6)
     assert other.dispersion == pytest.approx(1e6 * model.dispersion, rel=1e-6)
     assert_allclose(other.predict(counts), 1000 * model.predict(counts) + 50, rtol=1e-7)
 
 
-def test_standard_errors_are_those_of_the_regression_with_known_topics(
+def test_conditional_errors_are_those_of_the_regression_with_known_topics(
     reviews: tuple[sparse.csr_array, np.ndarray, list[str]], model: Model
 ) -> None:
     counts, y, _ = reviews
@@ -104,14 +104,14 @@ def test_standard_errors_are_those_of_the_regression_with_known_topics(
     )
     expected = record.scaling.scale * np.sqrt(np.diagonal(np.linalg.inv(statistics.information)))
     for row in model.coefficients():
-        assert row.standard_error == pytest.approx(expected[row.topic], rel=1e-9)
+        assert row.conditional_error == pytest.approx(expected[row.topic], rel=1e-9)
 
 
 def test_a_coefficient_shows_the_fields_that_say_something(model: Model) -> None:
     coefficient = model.coefficients()[0]
     assert repr(coefficient) == (
         f"Coefficient(topic={coefficient.topic}, coefficient={coefficient.coefficient!r}, "
-        f"standard_error={coefficient.standard_error!r})"
+        f"conditional_error={coefficient.conditional_error!r})"
     )
     assert repr(coefficient._replace(class_name="Health")).endswith(", class_name='Health')")
     assert "class_name" not in repr(model.topics(top=2)[0])
@@ -151,7 +151,7 @@ def test_records_are_scored_by_their_own_responses(tmp_path: Path) -> None:
 
 def test_topics_list_their_most_probable_words_first(model: Model) -> None:
     for topic, coefficient in zip(model.topics(top=7), model.coefficients(), strict=True):
-        assert (topic.topic, topic.coefficient, topic.standard_error) == coefficient[:3]
+        assert (topic.topic, topic.coefficient, topic.conditional_error) == coefficient[:3]
         assert topic.prevalence == model.topic_prevalence[topic.topic]
         assert topic.coherence == model.quality.npmi[topic.topic]
         assert topic.exclusivity == model.quality.exclusivity[topic.topic]

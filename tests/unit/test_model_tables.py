@@ -14,7 +14,7 @@ from dslda.model import Model
 from tests.helpers.errors import refused
 from tests.unit.persistence.test_model_directory import a_record, a_record_of_classes, a_record_of_starts
 
-NUMBERS = ["coefficient", "standard_error", "prevalence", "coherence", "exclusivity"]
+NUMBERS = ["coefficient", "conditional_error", "prevalence", "coherence", "exclusivity"]
 
 
 def test_topics_are_rows_from_the_lowest_coefficient_to_the_highest() -> None:
@@ -22,7 +22,7 @@ def test_topics_are_rows_from_the_lowest_coefficient_to_the_highest() -> None:
     table = model.topic_table(top=2)
     assert [*table] == ["topic", *NUMBERS, "words"]
     for row, topic in zip(table.itertuples(), model.topics(top=2), strict=True):
-        assert (row.topic, row.coefficient, row.standard_error) == topic[:3]
+        assert (row.topic, row.coefficient, row.conditional_error) == topic[:3]
         assert row.words == ", ".join(topic.words)
     assert table["coefficient"].is_monotonic_increasing
     model.label(1, "fit")
@@ -53,13 +53,13 @@ def test_a_measure_that_the_model_lacks_is_not_a_number() -> None:
     assert set(map(str, table[NUMBERS].dtypes)) == {"float64"}
     assert "stability" in Model(a_record_of_starts()).topic_table()
     unknown = Model(replace(a_record(), covariance=None)).topic_table()
-    assert unknown["standard_error"].isna().all()
+    assert unknown["conditional_error"].isna().all()
 
 
 def test_classes_have_a_row_for_every_topic_from_what_raises_them_most() -> None:
     model = Model(a_record_of_classes())
     table = model.class_table(top=1)
-    assert [*table] == ["class", "topic", "label", "coefficient", "standard_error", "words"]
+    assert [*table] == ["class", "topic", "label", "coefficient", "conditional_error", "words"]
     values = model.class_coefficients()
     for c, (name, rows) in enumerate(table.groupby("class")):
         assert name == model.classes[c]
@@ -73,7 +73,7 @@ def test_classes_have_a_row_for_every_topic_from_what_raises_them_most() -> None
 def test_all_coefficients_are_in_one_table() -> None:
     model = Model(a_record())
     table = model.coefficient_table()
-    assert [*table] == ["topic", "coefficient", "standard_error"]
+    assert [*table] == ["topic", "coefficient", "conditional_error"]
     assert table.to_dict("list")["topic"] == [row.topic for row in model.coefficients()]
 
 
@@ -82,7 +82,7 @@ def test_covariates_follow_the_topics_with_what_they_stand_against() -> None:
     table = model.coefficient_table()
     assert [*table] == [
         *("topic", "label", "covariate", "level", "against", "class"),
-        *("coefficient", "standard_error"),
+        *("coefficient", "conditional_error"),
     ]
     topics, covariates = table[table["topic"].notna()], table[table["topic"].isna()]
     assert len(topics) == model.class_coefficients().size
@@ -102,4 +102,4 @@ def test_covariates_follow_the_topics_with_what_they_stand_against() -> None:
     errors = np.sqrt(np.diagonal(model.coefficient_covariance(), axis1=1, axis2=2))
     for c, name in enumerate(model.classes):
         of_class = topics[topics["class"] == name].sort_values("topic")
-        assert_array_equal(of_class["standard_error"], errors[c, : model.n_topics])
+        assert_array_equal(of_class["conditional_error"], errors[c, : model.n_topics])

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.engine.data.hashes import mixed, uniform
 from dslda.engine.data.training_view import TrainingBlock
 
 __all__ = ["ALL", "Selection", "document_hashes"]
@@ -54,12 +55,10 @@ class Selection:
             hashes = _HASHES[block] = document_hashes(block.indptr, block.terms, block.counts)
         mask = np.ones(len(hashes), dtype=np.bool_)
         if self.inner is not None:
-            # 53 bits make a number below 1
-            draws = (_mixed(hashes ^ _INNER_SALT) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-            mask &= (draws < self.share) == self.inner
+            mask &= (uniform(mixed(hashes ^ _INNER_SALT)) < self.share) == self.inner
         if self.slice_of is not None:
             number, n_slices = self.slice_of
-            mask &= _mixed(hashes ^ _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
+            mask &= mixed(hashes ^ _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
         return mask
 
 
@@ -73,14 +72,5 @@ def document_hashes(
     pairs = (terms.astype(np.uint64) << np.uint64(32)) | counts.astype(np.uint64)
     # differences of sums modulo 2**64 are exact
     running = np.zeros(len(pairs) + 1, dtype=np.uint64)
-    np.cumsum(_mixed(pairs), out=running[1:])
+    np.cumsum(mixed(pairs), out=running[1:])
     return running[indptr[1:]] - running[indptr[:-1]]
-
-
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): every bit depends on every bit."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))
-    return mixed

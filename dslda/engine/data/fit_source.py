@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.corpus.partitioning import choose_partition_tokens, cut, join_pieces, number_of_partitions, work
 from dslda.corpus.summary import ResponseSummary
+from dslda.engine.data.resampling import Resample
 from dslda.engine.data.response_survey import Survey, survey_block
 from dslda.engine.data.training_view import PartitionLoader, TrainingBlock, TrainingView, unpacked
 from dslda.evaluation.metrics import held_out
@@ -91,6 +92,7 @@ class FitSource(ABC):
         self._first = np.concatenate([[0], np.cumsum(stored)])
         self._training: list[NDArray[np.uint8]] | None = None
         self._held_out: list[NDArray[np.uint8]] | None = None
+        self._resample: Resample | None = None
         self.n_documents = stored
         self.n_others = np.zeros_like(stored)
         if documents is not None:
@@ -126,10 +128,16 @@ class FitSource(ABC):
         new.design = design
         return new
 
+    def resampled(self, resample: Resample) -> Self:
+        """The same documents, drawn again for training."""
+        new = copy.copy(self)
+        new._resample = resample
+        return new
+
     def view(self, partition: int) -> TrainingView:
         """The view of a partition's training documents."""
         bits = None if self._training is None else self._training[partition]
-        return TrainingView(self.design, bits, int(self._first[partition]))
+        return TrainingView(self.design, bits, int(self._first[partition]), self._resample)
 
     def others(self, partition: int) -> TrainingView:
         """The view of the documents of a partition that evaluate the model, if the source has some."""

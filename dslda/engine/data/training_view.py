@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock, entries_of
 from dslda.corpus.summary import ResponseSummary
+from dslda.engine.data.resampling import Resample
 from dslda.variational.design import Design
 
 __all__ = ["PartitionLoader", "TrainingBlock", "TrainingView", "unpacked"]
@@ -81,13 +82,18 @@ class TrainingView:
         Bits of the documents to keep (`numpy.packbits`), None to keep all. Packed, since it travels with every task.
     first_row : int
         Row in the source of the first document of the block.
+    resample : Resample or None
+        Weighs the documents to train on, and leaves out those that it does not draw; only :meth:`__call__` follows it.
     """
 
     design: Design
     kept: NDArray[np.uint8] | None = None
     first_row: int = 0
+    resample: Resample | None = None
 
     def __call__(self, block: DocumentBlock) -> TrainingBlock:
+        if self.resample is not None:
+            return self._resampled(block, self.resample)
         raw = self._responses(block)
         extras = self.design.extras(block.covariates, y=raw, weight=block.weight)
         y = self.design.to_model(raw)
@@ -99,6 +105,12 @@ class TrainingView:
         return TrainingBlock(
             block.indptr, block.terms, block.counts, y[numbers], extras, self.first_row, numbers
         )
+
+    def _resampled(self, block: DocumentBlock, resample: Resample) -> TrainingBlock:
+        times = resample.times(self.first_row + np.arange(block.n_documents))
+        weight = times if block.weight is None else times * block.weight
+        drawn = replace(self, resample=None)(replace(block, weight=weight))
+        return drawn.take(times[self.rows(block)] > 0.0)
 
     def raw(self, block: DocumentBlock) -> NDArray[np.float64]:
         """Responses of the documents kept, in the user's units, NaN where a column of the design is missing."""

@@ -292,12 +292,12 @@ def test_every_family_learns_from_words_alone(family: str) -> None:
     if family == "categorical":
         right = np.mean(model.predict(counts)[~kept] == y[~kept])
         assert right > np.unique(y[~kept], return_counts=True)[1].max() / np.count_nonzero(~kept)
-        assert all(row.standard_error is not None for row in model.coefficients())
+        assert all(row.conditional_error is not None for row in model.coefficients())
         return
     predicted = model.predict(counts)[~kept]
     assert np.isfinite(predicted).all()
     assert np.corrcoef(predicted, omega[~kept])[0, 1] > 0.5
-    assert all(row.standard_error is not None for row in model.coefficients())
+    assert all(row.conditional_error is not None for row in model.coefficients())
     table = model.contributions(counts, relative=False).to_pandas()
     added = [name for name in table.columns if name.startswith(("topic_", "words_beyond_"))]
     assert_allclose(table[added].sum(axis=1), table["linear_predictor"], rtol=1e-6, atol=1e-8)
@@ -436,7 +436,7 @@ def test_the_first_document_without_a_gradient_is_named_and_the_fit_goes_on(corp
         assert np.isfinite(model.predict(documents)).all()
 
 
-def test_standard_errors_are_those_of_the_ridge_regression_on_the_mean_assignments() -> None:
+def test_conditional_errors_are_those_of_the_ridge_regression_on_the_mean_assignments() -> None:
     n = 800
     counts, y = counts_of(n), simulated(n).block.responses["y"]
     model = train(counts, response=y, n_topics=4, remainder=False, ridge=0.5, seed=1)
@@ -449,7 +449,9 @@ def test_standard_errors_are_those_of_the_ridge_regression_on_the_mean_assignmen
     assert float(record.parameters.delta[0]) == pytest.approx(max(delta, 0.1), rel=1e-6)
     precision = 0.5 * (np.eye(4) - 0.25)
     expected = np.linalg.inv(z.T @ z / max(delta, 0.1) + precision)
-    errors = np.array([row.standard_error for row in sorted(model.coefficients(), key=lambda row: row.topic)])
+    errors = np.array(
+        [row.conditional_error for row in sorted(model.coefficients(), key=lambda row: row.topic)]
+    )
     assert_allclose(errors, y.std() * np.sqrt(np.diag(expected)), rtol=1e-6)
 
 

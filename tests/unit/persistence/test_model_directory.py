@@ -315,7 +315,7 @@ def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> Non
         assert row.sum() == pytest.approx(1)
         assert [terms[t] for t in np.argsort(-row)[:2]] == list(topic.words)
     for row in model.coefficients():
-        assert (values[row.topic], errors[row.topic]) == (row.coefficient, row.standard_error)
+        assert (values[row.topic], errors[row.topic]) == (row.coefficient, row.conditional_error)
     checksum = attributes.pop("manifest_sha256")
     assert json_sha256(attributes) == checksum
 

@@ -31,7 +31,7 @@ def covered(model: dslda.Model, corpus: SimulatedCorpus) -> np.ndarray:
     distances = np.abs(corpus.topics[:, np.newaxis, : model.n_terms] - model.topic_word).sum(axis=2)
     fitted = [rows[k] for k in linear_sum_assignment(distances)[1]]
     off = np.array([row.coefficient for row in fitted]) - corpus.coefficients
-    return np.abs(off) <= 1.96 * np.array([row.standard_error for row in fitted])
+    return np.abs(off) <= 1.96 * np.array([row.conditional_error for row in fitted])
 
 
 def test_intervals_cover_where_documents_mix_topics_and_where_they_do_not() -> None:

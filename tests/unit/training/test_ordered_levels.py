@@ -136,7 +136,7 @@ def test_names_are_in_every_answer(model: Model, corpus: Corpus, grades: np.ndar
     topics = model.topics()
     assert [topic.class_name for topic in topics][0::2] == ["low", "high"]
     assert [*model.topic_table().columns[:2]] == ["topic", "level"]
-    assert [*model.coefficient_table()] == ["topic", "coefficient", "standard_error"]
+    assert [*model.coefficient_table()] == ["topic", "coefficient", "conditional_error"]
     text = " ".join(notes(model))
     assert "low|medium 0, medium|high" in text
     assert "mean of grade" not in text

@@ -182,7 +182,7 @@ def test_with_one_topic_covariates_are_a_weighted_regression_in_the_users_units(
     assert_allclose(list(by_name(model).values()), expected[1:], rtol=1e-7)
     assert list(by_name(model)) == ["age", "party=I", "party=R"]
     assert_allclose(model.predict(counts, covariates=given), X @ expected, rtol=1e-7)
-    errors = [c.standard_error for c in model.covariate_coefficients()]
+    errors = [c.conditional_error for c in model.covariate_coefficients()]
     residual = weight @ (y - X @ expected) ** 2 / weight.sum()
     classical = np.sqrt(residual * np.diagonal(np.linalg.inv(X.T @ (X * weight[:, np.newaxis]))))
     assert_allclose(errors, classical[1:], rtol=1e-6)
@@ -246,7 +246,7 @@ def test_a_document_of_weight_two_is_two_documents() -> None:
     assert_allclose(weighted.predict(counts), repeated.predict(counts), rtol=1e-9)
     assert_allclose(weighted.topic_word, repeated.topic_word, rtol=1e-9)
     (one,), (other,) = weighted.coefficients(), repeated.coefficients()
-    assert one.standard_error == pytest.approx(other.standard_error, rel=1e-7)
+    assert one.conditional_error == pytest.approx(other.conditional_error, rel=1e-7)
 
 
 @pytest.mark.parametrize("family", SAMPLERS)

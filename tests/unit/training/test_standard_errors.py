@@ -102,7 +102,7 @@ def test_errors_of_classes_are_those_of_a_multinomial_logit_on_the_topic_shares(
     assert abs(np.median(found / expected) - 1.0) < 0.05
     for c, name in enumerate(model.classes):
         for row in model.class_topics(top=None)[name]:
-            assert row.standard_error == found[row.topic, c]
+            assert row.conditional_error == found[row.topic, c]
 
 
 def test_two_classes_have_half_the_errors_of_a_binomial() -> None:
@@ -111,7 +111,7 @@ def test_two_classes_have_half_the_errors_of_a_binomial() -> None:
     (one,) = train(counts, response=y, family="binomial", **settings).coefficients()
     model = train(counts, response=y, family="categorical", **settings)
     (other,) = model.coefficients()
-    assert other.standard_error == pytest.approx(one.standard_error / 2.0, rel=1e-4)
+    assert other.conditional_error == pytest.approx(one.conditional_error / 2.0, rel=1e-4)
 
 
 def test_the_information_of_all_classes_adds_up_over_partitions() -> None:
@@ -143,4 +143,4 @@ def test_too_many_coefficients_of_classes_have_no_errors(monkeypatch: pytest.Mon
     monkeypatch.setattr(fitting, "MOST_JOINT", 3 * K - 1)
     model = train(counts, response=y, family="categorical", n_topics=K, tol=1e-2)
     assert model.record.covariance is None
-    assert all(np.isnan(row.standard_error) for row in model.coefficients())
+    assert all(np.isnan(row.conditional_error) for row in model.coefficients())

@@ -183,7 +183,9 @@ def test_counts_that_scatter_more_are_warned_of_unless_it_is_allowed_for(scatter
     assert allowed.dispersion == allowed.pearson_dispersion == scattered.pearson_dispersion
     for one, other in zip(allowed.coefficients(), scattered.coefficients(), strict=True):
         assert one.coefficient == other.coefficient
-        assert_allclose(one.standard_error, other.standard_error * np.sqrt(allowed.dispersion), rtol=1e-12)
+        assert_allclose(
+            one.conditional_error, other.conditional_error * np.sqrt(allowed.dispersion), rtol=1e-12
+        )
 
 
 def test_it_is_saved_and_an_earlier_model_says_that_it_lacks_it(
@@ -217,7 +219,7 @@ def test_as_many_coefficients_as_documents_leave_it_unknown() -> None:
     with pytest.warns(DataWarning, match="topics for 3 documents"):
         model = train(counts[:3], response=y[:3], family=Poisson(dispersion="pearson"), n_topics=4, tol=1e-3)
     assert model.dispersion is None
-    assert np.isnan([c.standard_error for c in model.coefficients()]).all()
+    assert np.isnan([c.conditional_error for c in model.coefficients()]).all()
 
 
 @pytest.mark.parametrize("wrong", [2, "one", True, None])
