@@ -355,8 +355,8 @@ class Model:
         -------
         pandas.DataFrame
             One row for each class and topic, in the order of :attr:`classes`, and from the topic that raises a class most to
-            the one that lowers it most: `class`, `topic`, `label` (where a topic has one), `coefficient`, `low` and `high` (of a
-            bootstrap), `conditional_error`, `stability` (of several starts) and `words`.
+            the one that lowers it most: `class`, `topic`, `label` (where a topic has one), `coefficient`, `low` and `high`
+            (of a bootstrap), `conditional_error`, `stability` (of several starts) and `words`.
 
         Raises
         ------
@@ -372,10 +372,10 @@ class Model:
         -------
         pandas.DataFrame
             One row a coefficient, first of topics, then of covariates: `topic` (missing in rows of covariates) with its
-            `label`, `covariate` with its `level` and the level that it stands `against`, `class`, `coefficient`, `low` and `high`
-            (of a bootstrap), and `conditional_error`. Columns of names in which no row has one are left out. For a response
-            of classes there is a row for each class and topic, or covariate, whose coefficients sum to 0 over the classes; see :meth:`coefficients`,
-            :meth:`class_coefficients` and :meth:`covariate_coefficients` for the units.
+            `label`, `covariate` with its `level` and the level that it stands `against`, `class`, `coefficient`, `low` and
+            `high` (of a bootstrap), and `conditional_error`. Columns of names in which no row has one are left out. For a
+            response of classes there is a row for each class and topic, or covariate, whose coefficients sum to 0 over the
+            classes; see :meth:`coefficients`, :meth:`class_coefficients` and :meth:`covariate_coefficients` for the units.
         """
         return coefficient_table(self.record)
 

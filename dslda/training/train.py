@@ -140,8 +140,8 @@ def train(
         those of a large one, and those with a `checkpoint`, one after another on all workers.
     bootstrap : int, default 0
         Fits to documents drawn again, at least 10, which give the coefficients intervals; 0 is for none, since they take many
-        times as long as the fit. 100 is usual (docs/model.md#intervals-of-coefficients). The joint model then goes on to a tenth of
-        `tol`, for at most three times `max_iter`, until its coefficients have settled.
+        times as long as the fit. 100 is usual (docs/model.md#intervals-of-coefficients). The joint model then goes on to a
+        tenth of `tol`, for at most three times `max_iter`, until its coefficients have settled.
     seed : int, default 0
         Seed of the random perturbation that the topics start from.
     client : distributed.Client, optional
