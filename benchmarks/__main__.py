@@ -11,6 +11,7 @@ COMMANDS = {
     "movie_reviews": "how well does each method predict the stars of held-out movie reviews, at what cost?",
     "prediction": "how well does each method predict held-out responses of every kind, with which topics, at what cost?",
     "coverage": "how many held-out responses lie in the intervals of default fits?",
+    "coefficients": "how many intervals of coefficients hold the true ones of simulated corpora?",
     "alpha": "which alpha gives coefficients that intervals cover, distinct topics and good predictions?",
     "class_cost": "what does an E-step with C classes cost beside one with a normal response?",
     "e_step": "how fast is the E-step beside a bare LDA kernel?",

@@ -80,7 +80,8 @@ def command(
     expected of it, in its units; for classes the predictor of the class that the topic favours most, and a second
     table has the topics that raise each class. A fit with a bootstrap has 95% intervals. The conditional error, in
     CSV, takes the topics as known, so it is a lower bound. Prevalence is the share of the training words in the
-    topic. Coherence says how much more often than by chance its ten most probable words are in one training document (NPMI: 0 by chance, 1 always together), and
+    topic. Coherence says how much more often than by chance its ten most probable words are in one training document
+    (NPMI: 0 by chance, 1 always together), and
     exclusivity how much of the probability of its eight most probable words is its own (1 if no other topic has
     them). Of a fit of several starts there is stability too: how much of a topic the others find, by words and by
     documents, from 0 to 1. A star marks topics that they do not find. Coefficients of covariates come below; those
