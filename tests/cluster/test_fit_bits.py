@@ -33,7 +33,7 @@ from dslda.families.base import STANDARDISED
 from dslda.families.poisson import Poisson
 from dslda.ingestion.ingest import ingest
 from dslda.model import load_model
-from dslda.training import starts
+from dslda.training import bootstrap, starts
 from dslda.training.train import train
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, initial_parameters
@@ -521,6 +521,21 @@ def test_starts_beside_each_other_have_the_bits_of_starts_in_turn(
         assert_same(beside, fitted(**settings))
         assert len({start.parameters.topics.tobytes() for start in beside.record.starts}) > 1
         assert beside.stability is not None
+
+
+def test_replicates_beside_each_other_have_the_bits_of_replicates_in_turn(
+    problem: Any, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replicates() -> Any:
+        settings: dict[str, Any] = {"n_topics": 3, "objective": "joint", "max_iter": 1, "bootstrap": 10}
+        with pytest.warns(ConvergenceWarning, match="stopped at its cap"):
+            return train(problem.corpus, client=in_process, **settings).record.replicates
+
+    beside = replicates()
+    assert wait_until_forgotten(in_process) == []
+    monkeypatch.setattr(bootstrap, "is_small", lambda source: False)
+    assert beside.tobytes() == replicates().tobytes()
+    assert len({row.tobytes() for row in beside}) == 10
 
 
 @pytest.mark.slow
