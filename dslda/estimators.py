@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from dslda.exceptions import DataWarning, InputError, warn
 from dslda.inputs.in_memory import summable_counts
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
+from dslda.prediction.record_counting import PredictOptions
 from dslda.settings import (
     SETTINGS,
     DocTopicPrior,
@@ -383,7 +384,17 @@ class SLDARegressor(RegressorMixin, _SLDA):
         )
         return self
 
-    def predict(self, X: Any, *, covariates: Any = None) -> NDArray[np.float64]:
+    @overload
+    def predict(self, X: Any, *, covariates: Any = None, interval: None = None) -> NDArray[np.float64]: ...
+
+    @overload
+    def predict(
+        self, X: Any, *, covariates: Any = None, interval: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+    def predict(
+        self, X: Any, *, covariates: Any = None, interval: float | None = None
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected responses.
 
         Parameters
@@ -392,14 +403,26 @@ class SLDARegressor(RegressorMixin, _SLDA):
             Counts over the terms trained on.
         covariates : DataFrame or array, shape (n_documents, n_covariates), optional
             Those of :meth:`fit`, by the names of their columns.
+        interval : float, optional
+            Share of the responses that intervals around the predictions hold, such as 0.9: return these too.
 
         Returns
         -------
         ndarray of float64, shape (n_documents,)
             In the units of `y`. A document without a known word gets the mean response of training.
+        ndarray of float64, shape (n_documents, 2)
+            With `interval` only, beside the first: lower and upper ends, NaN for a document without a known word.
+
+        Raises
+        ------
+        InputError
+            The model has no intervals (docs/scoring.md says which have), or none of this level.
         """
         counts = self._checked(X)
-        return self.model_.predict(counts, covariates=self._covariates(covariates, counts))
+        options: PredictOptions = {"covariates": self._covariates(covariates, counts)}
+        if interval is None:
+            return self.model_.predict(counts, **options)
+        return self.model_.predict(counts, interval=interval, **options)
 
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None, *, covariates: Any = None) -> float:
         """R2 of the predictions; parameters as in :meth:`fit`."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,6 +41,7 @@ from dslda.persistence.model_store import model_checksum, read_model, write_mode
 from dslda.prediction.predict import (
     WITHOUT_PREDICTION,
     Predictions,
+    at_level,
     check_is_a_sum,
     contributions,
     predict_block,
@@ -395,10 +396,21 @@ class Model:
         """
         return words_beyond(self.record, top)
 
+    @overload
+    def predict(
+        self, data: Any, *, interval: None = None, **options: Unpack[PredictOptions]
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def predict(
+        self, data: Any, *, interval: float, **options: Unpack[PredictOptions]
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]: ...
+
     def predict(
         self,
         data: Any,
         *,
+        interval: float | None = None,
         text: str | None = None,
         words: str | None = None,
         counts: str | None = None,
@@ -406,7 +418,7 @@ class Model:
         realign: bool = False,
         covariates: Mapping[str, ArrayLike] | None = None,
         documents: ArrayLike | None = None,
-    ) -> NDArray[Any]:
+    ) -> NDArray[Any] | tuple[NDArray[Any], NDArray[np.float64]]:
         """Expected responses of documents, in the units of the response.
 
         Parameters
@@ -414,6 +426,8 @@ class Model:
         data : iterable of str, of (words, counts) or of mappings; DataFrame; Corpus; sparse matrix or array
             The documents. Texts are tokenised as in training. A DataFrame (pandas, polars) or pyarrow table is read as
             mappings, a corpus partition by partition. A matrix holds counts, documents by terms.
+        interval : float, optional
+            Share of the responses that intervals around the predictions hold, such as 0.9: return these too.
         text, words, counts : str, optional
             Fields of the mappings that hold the text, or the words and their counts. By default those of the training
             documents, else "text", "words" and "counts".
@@ -438,6 +452,9 @@ class Model:
             gets the base rate, the mean response of training adjusted for covariates and exposure (for classes and levels,
             their shares); :meth:`score_table` flags it. The
             value is NaN or None where a covariate is missing, or has a level that training did not see.
+        ndarray of float64, shape (n_documents, 2)
+            With `interval` only, beside the first: lower and upper ends of the intervals (docs/scoring.md), NaN where the
+            prediction rests on no word.
 
         Warns
         -----
@@ -447,11 +464,12 @@ class Model:
         Raises
         ------
         InputError
-            An item is not a document; the message names it.
+            An item is not a document; the message names it. Or the model has no intervals, or none of this level.
         VocabularyMismatchError
             The corpus or matrix has other terms than the model.
         """
-        parts = self._reported(
+        model = self._at_level(interval)
+        parts = model._reported(
             data,
             text=text,
             words=words,
@@ -461,9 +479,12 @@ class Model:
             covariates=covariates,
             documents=documents,
         )
-        return np.concatenate(
-            [predict_nothing(self.scoring_record).prediction, *(p.prediction for p in parts)]
-        )
+        parts = [predict_nothing(model.scoring_record), *parts]
+        predicted = np.concatenate([part.prediction for part in parts])
+        if interval is None:
+            return predicted
+        ends = [(part.low, part.high) for part in parts if part.low is not None and part.high is not None]
+        return predicted, np.concatenate([np.column_stack(each) for each in ends])
 
     def predict_proba(self, data: Any, **options: Unpack[PredictOptions]) -> NDArray[np.float64]:
         """Probabilities of the classes or levels; data and options as in :meth:`predict`.
@@ -501,13 +522,20 @@ class Model:
         return np.concatenate([np.zeros((0, self.n_topics)), *(p.topic_proportions for p in parts)])
 
     def score_table(
-        self, data: Any, *, ids: Iterable[object] | None = None, **options: Unpack[PredictOptions]
+        self,
+        data: Any,
+        *,
+        ids: Iterable[object] | None = None,
+        interval: float | None = None,
+        **options: Unpack[PredictOptions],
     ) -> pa.Table:
         """Predictions of documents with flags and topic proportions; data and options as in :meth:`predict`.
 
         Parameters
         ----------
         data
+        interval : float, optional
+            Share of the responses between `prediction_low` and `prediction_high`; 0.9 by default, where the model has any.
         ids : iterable of str, optional
             Identifiers of all documents of `data`, even if `documents` chooses some. By default those of the corpus, or
             those in the field that held them in training; else positions.
@@ -515,15 +543,17 @@ class Model:
         Returns
         -------
         pyarrow.Table
-            One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the model does not know;
+            One row a document: `id`, `prediction`, `prediction_low` and `prediction_high` (where the model has intervals),
+            `known_tokens`, `oov_share` (share of tokens that the model does not know;
             :class:`~dslda.prediction.predict.Predictions` defines a token), `flag` ("empty", "no_known_word", "not_converged"
             or ""), `probability_<class>` for each class or level of the response, and `topic_0`, `topic_1`, ... as in
             :meth:`transform` (docs/scoring.md computes predictions from them).
         """
         import pyarrow as pa
 
-        tables = list(self.score_tables(data, **options))
-        table = pa.concat_tables(tables) if tables else predict_nothing(self.scoring_record).table()
+        model = self._at_level(interval)
+        tables = list(model.score_tables(data, **options))
+        table = pa.concat_tables(tables) if tables else predict_nothing(model.scoring_record).table()
         if ids is None:
             return table
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
@@ -535,9 +565,12 @@ class Model:
             raise InputError(reason, parameter="ids")
         return table.set_column(0, "id", pa.array(names[chosen], pa.string()))
 
-    def score_tables(self, data: Any, **options: Unpack[PredictOptions]) -> Iterator[pa.Table]:
+    def score_tables(
+        self, data: Any, *, interval: float | None = None, **options: Unpack[PredictOptions]
+    ) -> Iterator[pa.Table]:
         """The table of :meth:`score_table` in batches or partitions, for more documents than memory holds."""
-        return (part.table() for part in self._predictions(data, **options))
+        model = self._at_level(interval)
+        return (part.table() for part in model._predictions(data, **options))
 
     def contributions(
         self, data: Any, *, relative: bool = True, **options: Unpack[PredictOptions]
@@ -693,6 +726,10 @@ class Model:
             f"{number_of(self.n_terms, 'term')}, trained on {number_of(self.training.n_documents, 'document')} in "
             f"{number_of(self.training.n_iterations, 'iteration')})"
         )
+
+    def _at_level(self, interval: float | None) -> Model:
+        """The model with intervals of another level."""
+        return self if interval is None else Model(at_level(self.record, interval))
 
     def _reported(self, data: Any, **options: Unpack[PredictOptions]) -> list[Predictions]:
         """Predictions, with a warning about documents that have none."""

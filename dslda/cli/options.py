@@ -26,6 +26,7 @@ __all__ = [
     "OUTPUT",
     "chosen_client",
     "cluster_options",
+    "interval_option",
     "json_option",
     "names_in",
     "new_documents_options",
@@ -220,6 +221,16 @@ def new_documents_options(command: Command) -> Command:
     return reading_options(
         without_id="as in training, else numbers",
         vocabulary="Corpus, model or file (a term a line) with the terms of an input that holds their positions.",
+    )(command)
+
+
+def interval_option(command: Command) -> Command:
+    """Add the level of prediction intervals."""
+    return click.option(
+        "--interval",
+        type=float,
+        metavar="SHARE",
+        help="Share of the responses that prediction_low and prediction_high hold between them.  [default: 0.9]",
     )(command)
 
 

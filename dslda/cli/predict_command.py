@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import json_option, new_documents_options, vocabulary_from
+from dslda.cli.options import interval_option, json_option, new_documents_options, vocabulary_from
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.process import Session
 from dslda.cli.terminal import printable_cells
@@ -44,6 +44,7 @@ Examples:
   dslda predict stars.model new.jsonl                          CSV on the terminal
   dslda predict stars.model new.csv --text body --id key --out predictions.csv
   dslda predict stars.model reviews.corpus --topics            with the topic proportions
+  dslda predict stars.model new.jsonl --interval 0.8           with intervals that hold 80% of the responses
   echo "lovely dress, too small" | dslda predict stars.model -
   curl -s https://example.org/new.jsonl.gz | dslda predict stars.model - --format jsonl --id key
 
@@ -66,6 +67,7 @@ a formula begin with an apostrophe, as in dslda score --output-format csv (docs/
 @click.option(
     "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary differs."
 )
+@interval_option
 @own_family_option
 @json_option
 @click.pass_obj
@@ -81,6 +83,7 @@ def command(
     overwrite: bool,
     with_topics: bool,
     realign: bool,
+    interval: float | None,
     analyzer: str | None,
     family: str | None,
     json_logs: bool,
@@ -94,13 +97,16 @@ def command(
     """
     with logging_to_stderr(json_logs=json_logs):
         from dslda.cli.standard_input import STDIN
-        from dslda.prediction.predict import predict_nothing
+        from dslda.model import Model
+        from dslda.prediction.predict import at_level, predict_nothing
 
         if out is not None:
             _check_output(out, input_path, overwrite=overwrite)
         elif "stdout" in session.closed:
             raise InputError("predictions need an output, got a closed stdout; give --out FILE")
         model = load_own_model(model_path, family, analyzer)
+        if interval is not None:
+            model = Model(at_level(model.record, interval))
         tables: Iterable[pa.Table]
         if input_path == "-" and _is_streamed(session, format):
             tables = _of_stdin(model, format, reading)

@@ -13,6 +13,7 @@ from dslda.cli.options import (
     OUTPUT,
     chosen_client,
     cluster_options,
+    interval_option,
     json_option,
     new_documents_options,
     vocabulary_from,
@@ -110,6 +111,7 @@ folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finish
 @click.option(
     "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary differs."
 )
+@interval_option
 @click.option(
     "--metrics", metavar="FILE", help="Write metrics for Prometheus' textfile collector at the end."
 )

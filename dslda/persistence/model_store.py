@@ -253,6 +253,11 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
             if reference.intervals is None or not reference.intervals.borders.size
             else reference.intervals.borders,
         }
+        if reference.intervals is not None and reference.intervals.residuals is not None:
+            floats |= {
+                "reference_residual_values": np.concatenate(reference.intervals.residuals),
+                "reference_residual_sizes": [len(group) for group in reference.intervals.residuals],
+            }
     arrays: dict[str, NDArray[Any]] = {
         name: np.ascontiguousarray(values, dtype=np.float64)
         for name, values in floats.items()
@@ -400,7 +405,16 @@ def _intervals(stored: _ModelArrays) -> Intervals | None:
     if bounds is None:
         return None
     borders = stored.optional("reference_residual_borders", (n_borders,))
-    return Intervals(np.zeros(0) if borders is None else borders, bounds.reshape(-1, 2))
+    residuals = None
+    if "reference_residual_values" in stored:
+        sizes = stored.counts("reference_residual_sizes", (n_borders + 1,))
+        values = stored.take("reference_residual_values", (int(sizes.sum()),), least=-np.inf)
+        residuals = tuple(np.split(values, np.cumsum(sizes)[:-1]))
+        if any(len(group) < 2 or (np.diff(group) < 0.0).any() for group in residuals):
+            raise damaged(
+                stored.url, "reference_residual_values", "has values that no model can have", REMEDY
+            )
+    return Intervals(np.zeros(0) if borders is None else borders, bounds.reshape(-1, 2), residuals)
 
 
 def _trace(stored: _ModelArrays, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:

@@ -6,12 +6,13 @@ Every document is inferred on its own, so its prediction does not depend on its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.evaluation.intervals import check_level
 from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
@@ -30,6 +31,7 @@ __all__ = [
     "FLAG_MEANING",
     "WITHOUT_PREDICTION",
     "Predictions",
+    "at_level",
     "check_is_a_sum",
     "contributions",
     "predict_block",
@@ -84,8 +86,8 @@ class Predictions:
         Of the classes or levels, where the response has any.
     classes : tuple of str
     low, high : ndarray of float64, shape (D,), or None
-        Ends of intervals that hold 90% of the responses (docs/scoring.md), where the model has any; NaN where the prediction
-        rests on no word.
+        Ends of intervals that hold 90% of the responses, or the share that :func:`at_level` has set (docs/scoring.md), where
+        the model has any; NaN where the prediction rests on no word.
     """
 
     doc_id: tuple[str, ...]
@@ -139,6 +141,33 @@ def topic_columns(proportions: NDArray[np.float64]) -> dict[str, Any]:
     return {f"topic_{k}": np.ascontiguousarray(column) for k, column in enumerate(proportions.T)}
 
 
+def at_level(record: ModelRecord, interval: float) -> ModelRecord:
+    """The model with intervals that hold this share of the responses.
+
+    Raises
+    ------
+    InputError
+        The model has no intervals, or none of this level.
+    """
+    check_level(interval)
+    reference = record.reference
+    if reference is not None and reference.intervals is not None:
+        return replace(record, reference=replace(reference, intervals=reference.intervals.at(interval)))
+    if record.class_names is not None:
+        raise InputError(
+            "must be left out: classes and levels have no intervals, but probabilities",
+            parameter="interval",
+            remedy="use {predict_proba()}",
+        )
+    of_durations = record.design.auxiliary is not None and not record.design.trials
+    raise InputError(
+        "must be left out: the model has no intervals, since training kept too few documents of known response aside"
+        + (", or some of their durations were cut off" if of_durations else ""),
+        parameter="interval",
+        remedy=f"train with {{hold_out=}}, so that {100 if record.family.constant_scatter else 300} or more are kept aside",
+    )
+
+
 def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
     """Predict a block of documents without their responses."""
     block = counted.block
@@ -183,8 +212,10 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     if record.reference is not None and record.reference.intervals is not None:
         # where scatter depends on the level, responses have an end: counts and amounts do not fall below 0
         lowest = -np.inf if record.family.constant_scatter else record.response_summary.minimum
+        of_trials = record.design.trials and extras is not None
+        highest = extras[:, AUX] if of_trials and extras is not None else record.family.domain.high
         resting = np.where(n_known > 0, prediction, np.nan)
-        low, high = record.reference.intervals.around(resting, lowest=lowest)
+        low, high = record.reference.intervals.around(resting, lowest=lowest, highest=highest)
     return Predictions(
         doc_id=tuple(doc_id),
         prediction=prediction,

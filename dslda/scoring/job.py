@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.own_analyzer import AnalyzerFunction
+from dslda.evaluation.intervals import LEVEL
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles, list_files, why_no_file
@@ -21,6 +22,7 @@ from dslda.inputs.reading import ReadingRules
 from dslda.model import Model, check_analyzer, load_model
 from dslda.prediction.columns import check_columns
 from dslda.prediction.file_predictions import fields_of_records, input_terms
+from dslda.prediction.predict import at_level
 from dslda.prediction.record_counting import check_analyzer_is_ready, corpus_alignment
 from dslda.scoring.part import Scorer
 from dslda.scoring.run_folder import MANIFEST, RunFolder
@@ -75,6 +77,7 @@ class Job:
         output_format: OutputFormat,
         on_error: str,
         realign: bool,
+        interval: float | None,
         options: Mapping[str, Any],
     ) -> Job:
         """Check the arguments of :func:`dslda.score`, load the model and list the inputs."""
@@ -93,6 +96,7 @@ class Job:
         model = model if isinstance(model, Model) else load_model(model, storage_options=options)
         record = model.record
         check_analyzer(analyzer, record)
+        scored_by = model if interval is None else Model(at_level(record, interval))
         corpora = _corpora(inputs, options)
         alignments: dict[str, NDArray[np.int32] | None] = {}
         columns: dict[str, tuple[str, ...]] = {}
@@ -122,6 +126,8 @@ class Job:
         }
         if rules.given:
             settings["rules"] = rules.to_json()
+        if interval not in (None, LEVEL):  # runs of earlier releases had no other level
+            settings["interval"] = float(interval)
         if terms is not None:
             settings["input_terms_sha256"] = json_sha256(terms)
         described = {
@@ -142,7 +148,12 @@ class Job:
             rules=rules,
             location=location,
             scorer=Scorer(
-                model.scoring_record, type(model.family), topics, output_format, on_error == "skip", terms
+                scored_by.scoring_record,
+                type(model.family),
+                topics,
+                output_format,
+                on_error == "skip",
+                terms,
             ),
             identity={"model": described, "settings": settings},
             options=options,

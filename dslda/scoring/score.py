@@ -110,6 +110,7 @@ def score(
     rescore_changed: bool = False,
     verify: bool = False,
     realign: bool = False,
+    interval: float | None = None,
     metrics: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     client: Client | ClientLater | None = None,
@@ -152,6 +153,8 @@ def score(
         Read all finished parts again, even if nothing is new, and score damaged parts again.
     realign : bool
         Match the terms of a corpus by name where its vocabulary is not the model's.
+    interval : float, optional
+        Share of the responses between `prediction_low` and `prediction_high`; 0.9 by default, where the model has any.
     metrics : path, optional
         File for Prometheus' textfile collector, replaced at the end; any other existing file is refused. Needs the extra
         `metrics`.
@@ -213,6 +216,7 @@ def score(
             output_format=output_format,
             on_error=on_error,
             realign=realign,
+            interval=interval,
             options=dict(storage_options or {}),
         )
         check_reach(job.paths, client)

@@ -156,6 +156,7 @@ class _Collected:
         self.predictions: list[NDArray[Any]] = []
         self.proportions: list[NDArray[np.float64]] = []
         self.n_documents = 0
+        self._is_cut_off = False
         self._scored: list[tuple[NDArray[np.float64], NDArray[Any]]] = []
         self._known: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
         self._weights: list[NDArray[np.float64]] = []
@@ -166,7 +167,9 @@ class _Collected:
         design = self._record.design
         aux = None if design.auxiliary is None else documents.covariates[design.auxiliary]
         if aux is not None and not design.trials:
-            y = np.where(aux == 0.0, np.nan, y)  # a duration that was cut off is only a lower bound
+            # a duration that was cut off is only a lower bound, and those that ended are the shorter ones
+            y = np.where(aux == 0.0, np.nan, y)
+            self._is_cut_off |= bool((aux == 0.0).any())
         if design.classes is None and not isinstance(self._family, Categorical):
             # responses that training would refuse measure nothing: documents= may have left them out for that
             y = np.where(self._family.check(y, aux), y, np.nan)
@@ -305,9 +308,11 @@ class _Collected:
         return HeldOut(len(y), "predictive_r2", r2, error if math.isfinite(error) else None)
 
     def intervals(self) -> Intervals | None:
-        """Intervals around predictions that rest on a word; None for classes and levels, and for too few documents."""
-        record = self._record
-        if record.class_names is not None or record.family.name == "binomial" or not self._known:
+        """Intervals around predictions that rest on a word.
+
+        None for classes and levels, where some durations were cut off, and for too few documents.
+        """
+        if self._record.class_names is not None or self._is_cut_off or not self._known:
             return None
         predictions, y = (np.concatenate(values) for values in zip(*self._known, strict=True))
         return conformal_intervals(predictions, y, constant_scatter=self._family.constant_scatter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -117,6 +118,20 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     inside = [r["prediction_low"] <= y <= r["prediction_high"] for r, y in zip(rows, true, strict=True)]
     # nominally 90%; with 200 documents held out the share varies by some 2% by chance
     assert 0.83 <= np.mean(inside) <= 0.97
+    narrower = dslda("predict", tmp_path / "m.model", new, "--interval", "0.5")
+    shown = list(csv.DictReader(narrower.out.splitlines()))
+    inside = [
+        float(r["prediction_low"]) <= y <= float(r["prediction_high"])
+        for r, y in zip(shown, true, strict=True)
+    ]
+    assert 0.4 <= np.mean(inside) <= 0.6
+    settings = ("--out", tmp_path / "halves", "--interval", "0.5")
+    assert dslda("score", tmp_path / "m.model", new, *settings).code == 0
+    rows = pq.read_table(tmp_path / "halves" / "part-000000.parquet").to_pylist()
+    assert [r["prediction_low"] for r in rows] == [float(r["prediction_low"]) for r in shown]
+    too_high = dslda("predict", tmp_path / "m.model", new, "--interval", "0.999")
+    assert too_high.code == 2
+    assert "--interval must be at most 0.99, got 0.999" in too_high.error
 
 
 def test_of_classes_the_share_that_is_right_is_told_and_of_few_documents_that_there_are_no_intervals(

@@ -355,6 +355,20 @@ def test_the_start_follows_random_state(simulated: tuple[sparse.csr_array, np.nd
             start(random_state=value)
 
 
+def test_a_regressor_predicts_intervals_too() -> None:
+    block = simulate_corpus(600, K, V, mean_tokens=40, seed=5).block
+    counts, y = (
+        sparse.csr_array((block.counts, block.terms, block.indptr), shape=(600, V)),
+        block.responses["y"],
+    )
+    estimator = SLDARegressor(n_topics=2).fit(counts, y)
+    predicted, ends = estimator.predict(counts, interval=0.8)
+    assert predicted.tobytes() == estimator.predict(counts).tobytes()
+    assert ends.tobytes() == estimator.model_.predict(counts, interval=0.8)[1].tobytes()
+    # the model has learned from these documents
+    assert 0.75 <= np.mean((ends[:, 0] <= y) & (y <= ends[:, 1])) <= 0.95
+
+
 def test_a_regressor_has_a_coefficient_a_topic_and_no_intercept(
     simulated: tuple[sparse.csr_array, np.ndarray],
 ) -> None:

@@ -14,9 +14,10 @@ import pytest
 
 import dslda
 from dslda.corpus.store import Corpus
-from dslda.exceptions import FormatError
+from dslda.exceptions import FormatError, InputError
 from dslda.model import Model
 from dslda.training.sampling import sampled_rows
+from tests.helpers.errors import refused
 from tests.helpers.files import topic_records, write_records
 
 
@@ -87,7 +88,9 @@ def test_it_is_kept_with_the_model_and_older_models_are_without(model: Model, tm
     for field in dataclasses.fields(ours):
         mine, read = getattr(ours, field.name), getattr(theirs, field.name)
         if field.name == "intervals":
-            assert mine is read is None or np.array_equal(mine.bounds, read.bounds)
+            assert np.array_equal(mine.bounds, read.bounds)
+            for own, other in zip(mine.residuals, read.residuals, strict=True):
+                assert np.array_equal(own, other)
             continue
         assert np.array_equal(mine, read), field.name
     assert again.checksum == model.checksum
@@ -248,6 +251,89 @@ def test_intervals_come_from_documents_kept_from_training_and_cover_what_they_sa
     assert 0.83 <= np.mean(inside) <= 0.97
     table = model.score_table([json.loads(line) for line in path.read_text().splitlines()]).to_pylist()
     assert [row["prediction_low"] for row in table[:-1]] == [row["prediction_low"] for row in rows]
+
+
+def test_intervals_hold_the_share_asked_for_wherever_it_is_asked(
+    corpus: Corpus, model: Model, tmp_path: Path
+) -> None:
+    path = write_records(tmp_path / "new.jsonl", topic_records(1000, seed=4))
+    documents = [json.loads(line) for line in path.read_text().splitlines()]
+    y = np.array([document["y"] for document in documents])
+    again = dslda.load_model(model.save(tmp_path / "m.model"))
+    for level in (0.5, 0.8):
+        predicted, ends = again.predict(documents, interval=level)
+        assert predicted.tobytes() == model.predict(documents).tobytes()
+        assert ends.shape == (1000, 2)
+        # 180 documents give the bounds: by chance the share is off by some 4 percent
+        assert np.mean((ends[:, 0] <= y) & (y <= ends[:, 1])) == pytest.approx(level, abs=0.1)
+        table = again.score_table(documents, interval=level).to_pandas()
+        assert table[["prediction_low", "prediction_high"]].to_numpy().tobytes() == ends.tobytes()
+        folder = tmp_path / f"scores-{level}"
+        run = dslda.score(again, path, folder, topics="none", interval=level)
+        assert run.manifest["settings"]["interval"] == level
+        rows = pq.read_table(folder / "part-000000.parquet").to_pandas()
+        assert rows[["prediction_low", "prediction_high"]].to_numpy().tobytes() == ends.tobytes()
+    assert again.predict([], interval=0.8)[1].shape == (0, 2)
+    _, nine_tenths = model.predict(documents, interval=0.9)
+    assert nine_tenths[:, 0].tolist() == model.score_table(documents)["prediction_low"].to_pylist()
+
+
+def test_a_run_keeps_to_the_level_of_its_intervals(model: Model, tmp_path: Path) -> None:
+    path = write_records(tmp_path / "new.jsonl", topic_records(30, seed=4))
+    dslda.score(model, path, tmp_path / "out")
+    assert dslda.score(model, path, tmp_path / "out", interval=0.9).n_new_parts == 0  # as without
+    with pytest.raises(InputError, match="interval"):
+        dslda.score(model, path, tmp_path / "out", interval=0.8)
+
+
+def test_models_without_intervals_of_the_level_say_so(model: Model, corpus: Corpus) -> None:
+    joint = dslda.train(corpus, response="y", n_topics=2, objective="joint", tol=0.01)
+    classes = dslda.train(corpus, response="c", family="categorical", n_topics=2)
+    reference = model.record.reference
+    assert reference is not None
+    bounds_alone = dataclasses.replace(reference.intervals, residuals=None)
+    early = Model(
+        dataclasses.replace(model.record, reference=dataclasses.replace(reference, intervals=bounds_alone))
+    )
+    assert (
+        early.predict(corpus, interval=0.9)[1].tobytes() == model.predict(corpus, interval=0.9)[1].tobytes()
+    )
+    for fitted, level in (
+        (joint, 0.9),
+        (classes, 0.9),
+        (early, 0.8),
+        (model, 0.999),
+        (model, 90),
+        (model, 1.0),
+    ):
+        for ask in (fitted.predict, fitted.score_table):
+            with refused("interval"):
+                ask(corpus, interval=level)
+
+
+def test_successes_of_trials_have_intervals_within_them_and_durations_cut_off_have_none() -> None:
+    random = np.random.default_rng(8)
+    first = random.integers(0, 2, 3260)
+    counts = np.array([random.multinomial(30, [0.4, 0.4, 0.1, 0.1][:: 1 - 2 * z]) for z in first])
+    trials = random.integers(1, 9, 3260).astype(np.float64)
+    successes = random.binomial(trials.astype(int), np.where(first, 0.8, 0.3)).astype(np.float64)
+    trained, new = slice(0, 3200), slice(3200, 3260)
+    model = dslda.train(
+        counts[trained], response=successes[trained], family="binomial", trials=trials[trained], n_topics=2
+    )
+    given = {"trials": trials[new]}
+    predicted, ends = model.predict(counts[new], covariates=given, interval=0.9)
+    assert (ends[:, 0] >= 0.0).all()
+    assert (ends[:, 1] <= trials[new]).all()
+    assert ((ends[:, 0] <= predicted) & (predicted <= ends[:, 1])).all()
+    assert np.mean((ends[:, 0] <= successes[new]) & (successes[new] <= ends[:, 1])) >= 0.8
+
+    durations = random.weibull(2.0, 3200) * np.where(first[trained], 3.0, 1.0)
+    for ended in (np.ones(3200), (durations < np.quantile(durations, 0.95)).astype(np.float64)):
+        model = dslda.train(counts[trained], response=durations, family="weibull", event=ended, n_topics=2)
+        reference = model.record.reference
+        assert reference is not None
+        assert (reference.intervals is None) == (ended.min() == 0.0)
 
 
 def test_a_few_documents_left_out_do_not_cost_the_intervals(
