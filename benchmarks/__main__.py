@@ -12,6 +12,7 @@ COMMANDS = {
     "prediction": "how well does each method predict held-out responses of every kind, with which topics, at what cost?",
     "coverage": "how many held-out responses lie in the intervals of default fits?",
     "coefficients": "how many intervals of coefficients hold the true ones of simulated corpora?",
+    "probabilities": "how well are the probabilities of classes by default fits calibrated?",
     "alpha": "which alpha gives coefficients that intervals cover, distinct topics and good predictions?",
     "class_cost": "what does an E-step with C classes cost beside one with a normal response?",
     "e_step": "how fast is the E-step beside a bare LDA kernel?",

@@ -77,8 +77,7 @@ def _coverage(setting: tuple[str, int, int, int | None]) -> Callable[[], list[di
                     found.append(
                         (documents.y[test], predicted, *intervals.around(predicted, lowest=lowest), intervals)
                     )
-        title = f"{response.corpus}, {response.field}"
-        return [_row(documents, title, label, found) for label, found in methods.items() if found]
+        return [_row(documents, response.title, label, found) for label, found in methods.items() if found]
 
     return work
 

@@ -58,11 +58,19 @@ class Response:
     field : str
     kind : {"real", "count", "ordinal", "binary", "classes"}
         Decides the measures, the rivals and our families.
+    one : str or float, optional
+        The value that counts as yes, all others as no; without it the values themselves are the response.
     """
 
     corpus: str
     field: str
     kind: Kind
+    one: str | float | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name in tables."""
+        return f"{self.corpus}, {self.field}" + ("" if self.one is None else f" {self.one}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +118,8 @@ RESPONSES = {
     "newsgroups": Response("newsgroups20", "newsgroup", "classes"),
     "policy_area": Response("house_bills", "policy_area", "classes"),
     "cosponsors": Response("house_bills", "cosponsors", "count"),
+    "one_star": Response("womens_clothing", "rating", "binary", one=1),
+    "transportation": Response("house_bills", "policy_area", "binary", one="Transportation and public works"),
     "imdb_rating": Response("imdb50k", "rating", "real"),
     "imdb_positive": Response("imdb50k", "positive", "binary"),
 }
@@ -148,6 +158,8 @@ def counted_documents(response: Response, *, longest: int = 1, sample: int | Non
     counts = csr_array(counts).astype(np.int32)
     counts.sort_indices()
     y: NDArray[Any] = np.array([r[response.field] for r in records])
+    if response.one is not None:
+        y = (y == response.one).astype(np.int64)
     levels: NDArray[Any] = np.zeros(0)
     if response.kind in ("ordinal", "binary", "classes"):
         levels, y = np.unique(y, return_inverse=True)
