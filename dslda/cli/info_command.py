@@ -172,7 +172,9 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "iterations", f"{training.n_iterations} ({'' if training.converged else 'not '}converged)"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"
     yield "elbo", f"{model.trace['elbo'][-1]:.6f}" if "elbo" in model.trace else "not known"
-    yield "settings", _fit_settings({name: getattr(model.spec, name) for name in SETTINGS})
+    objective = "conditional" if model.spec.objective == "conditional" else "joint"
+    in_use = [name for name, setting in SETTINGS.items() if setting.objective in (None, objective)]
+    yield "settings", _fit_settings({name: getattr(model.spec, name) for name in in_use})
     if model.text_settings is not None:
         yield "text settings", _text_settings(model.text_settings)
     yield "corpus hash", model.record.corpus_hash or "not trained on a stored corpus"

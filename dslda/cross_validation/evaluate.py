@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client, check_reach
@@ -23,7 +24,15 @@ from dslda.corpus.store import Corpus, open_corpus
 from dslda.cross_validation.evaluation import Evaluation, Pooled, evaluation_of, pooled
 from dslda.cross_validation.evaluation_folder import EvaluationFolder
 from dslda.cross_validation.fold_fit import Cell, FoldFit, Problem, fit_fold, kind_of
-from dslda.cross_validation.splitting import Fold, Splitting, column_of, split
+from dslda.cross_validation.splitting import (
+    Fold,
+    Splitting,
+    column_of,
+    contents_of,
+    split,
+    with_known_classes,
+    with_own_groups,
+)
 from dslda.engine.dask.plugin import register
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.prediction.responses import responses_of_corpus
@@ -81,13 +90,15 @@ def evaluate(
         Name of the response, by default the only one of the corpus.
     n_topics : int or sequence of int, default (5, 10, 20, 50)
     folds : int, default 5
-        They do not depend on `seed`.
+        Drawn by a hash of the words of each document: they do not depend on `seed`, documents with the same words are in one
+        fold, and each class is spread evenly over all.
     groups : str, optional
         A covariate, such as the author: all documents of a group are in one fold, so that authors are judged by fits that
-        know none of their texts. Standard errors then take groups to vary as wholes.
+        know none of their texts. Standard errors then take groups to vary as wholes. A document without one is a group of
+        its own.
     time : str, optional
         A covariate of numbers, such as the year: documents are cut into ``folds + 1`` parts in its order, and each part but
-        the first is judged by a fit to all that came before.
+        the first is judged by a fit to all that came before. Documents without one are left out.
     rivals : bool, default True
         In the same folds, a penalised linear model on TF-IDF, and one on the topics of scikit-learn's LDA with the number of
         topics chosen; both choose their penalties inside the training documents.
@@ -118,8 +129,8 @@ def evaluate(
     Warns
     -----
     DataWarning
-        Fits warned: each warning once, with the number of fits. Some documents have no prediction by some fit, and judge
-        none.
+        Fits warned: each warning once, with the number of fits. Some documents have no prediction by some fit, no time, or a
+        class that no document which their fold is trained on has: they judge none.
 
     Examples
     --------
@@ -132,8 +143,7 @@ def evaluate(
     corpus = data if isinstance(data, Corpus) else open_corpus(data)
     splitting = Splitting.of(corpus, folds, groups=groups, time=time)
     problem, training_set = _problem(corpus, response, settings)
-    column = None if splitting.column is None else column_of(corpus, splitting.column)
-    cut = split(splitting, np.isfinite(problem.y), column)
+    cut, clusters = _cut(problem, splitting)
     folder = None
     if out is not None:
         folder = EvaluationFolder(out)
@@ -149,7 +159,6 @@ def evaluate(
             [Cell("dslda", k, fold) for k in sorted(numbers, reverse=True) for fold in range(len(cut))]
         )
         methods.sort(key=lambda method: method.n_topics or 0)
-        clusters = column if splitting.kind == "groups" else None
         found, without = evaluation_of(problem, splitting.in_words, methods, clusters)
         if rivals and small:
             more = [Cell("tfidf", None, fold) for fold in range(len(cut))]
@@ -167,6 +176,38 @@ def evaluate(
     if folder is not None:
         folder.finish(found)
     return found
+
+
+def _cut(problem: Problem, splitting: Splitting) -> tuple[tuple[Fold, ...], NDArray[np.float64] | None]:
+    """The folds, and the groups of documents that vary together; says which documents judge none."""
+    responses, y = np.isfinite(problem.y), problem.y
+    has_classes = problem.names is not None
+    groups = None
+    if splitting.column is None:
+        contents = contents_of(problem.corpus)
+        cut = split(splitting, responses, contents=contents, classes=y if has_classes else None)
+    else:
+        column = column_of(problem.corpus, splitting.column)
+        if n := int(np.count_nonzero(np.isnan(column[responses]))):
+            lacking = f"{number_of(n, 'document')} with a response {'lacks' if n == 1 else 'lack'} {splitting.column!r}"
+            if splitting.kind == "groups":
+                logger.info("%s: each is a group of its own", lacking)
+            else:
+                warn(DataWarning(f"{lacking}, so that nothing comes before or after them: they are left out"))
+        if splitting.kind == "groups":
+            column = groups = with_own_groups(column)
+        cut = split(splitting, responses, column)
+    if problem.names is not None:
+        cut, n = with_known_classes(cut, y, problem.names)
+        if n:
+            warn(
+                DataWarning(
+                    f"{number_of(n, 'document')} judge{'s' if n == 1 else ''} nothing: no document that their fold is "
+                    "trained on has their class",
+                    remedy="leave rare classes out, or join them",
+                )
+            )
+    return cut, groups
 
 
 class _Fits:

@@ -204,4 +204,9 @@ def _read(location: Location, name: str) -> Any:
 def _differences(there: Any, here: Mapping[str, Any]) -> str:
     then, now = dict(leaves(there)), dict(leaves(json.loads(canonical_json(here))))
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
-    return "; ".join(f"{name} {then.get(name)!r:.60} there, {now.get(name)!r:.60} now" for name in differing)
+    return "; ".join(
+        "of a corpus with other content"
+        if name == "corpus"
+        else f"{name} {then.get(name)!r:.60} there, {now.get(name)!r:.60} now"
+        for name in differing
+    )

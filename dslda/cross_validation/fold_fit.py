@@ -182,8 +182,10 @@ def _predicted(problem: Problem, model: Model, rows: NDArray[np.int64]) -> NDArr
         return expected
     probabilities = problem.blank(len(rows))
     places = {name: place for place, name in enumerate(problem.names)}
-    columns = [places[name] for name in model.classes or ()]
-    probabilities[:, columns] = model.predict_proba(problem.corpus, documents=rows)
+    found = model.predict_proba(problem.corpus, documents=rows)
+    for name, column in zip(model.classes or (), found.T, strict=True):
+        if name in places:  # a level between others may have no document at all
+            probabilities[:, places[name]] = column
     return probabilities
 
 

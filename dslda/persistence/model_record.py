@@ -42,12 +42,15 @@ class HeldOut:
     value : float
     standard_error : float or None
         None where it is not known.
+    most_frequent : float or None
+        Share of the most frequent class among these documents. None for numbers, and in models of early releases.
     """
 
     n_documents: Count
     measure: Literal["predictive_r2", "accuracy"]
     value: float
     standard_error: float | None = None
+    most_frequent: Share | None = None
 
     @property
     def is_worse_than_mean(self) -> bool:
@@ -61,6 +64,8 @@ class HeldOut:
         words = f"{self.value:.1%} of the classes are right" if classes else f"predictive R2 {self.value:.3f}"
         if self.standard_error is not None:
             words += f" (s.e. {self.standard_error:{'.1%' if classes else '.3f'}})"
+        if self.most_frequent is not None:
+            words += f", against {self.most_frequent:.1%} by the most frequent class alone"
         return f"{words}, on {number_of(self.n_documents, 'document')} kept from training"
 
 

@@ -244,7 +244,13 @@ def _checked_response(
                 remedy="choose fewer topics",
             )
         )
-    return response_model(family, training_set, roles)
+    model = response_model(family, training_set, roles)
+    if model.family.constant_scatter and training_set.summary.kind == "binary":
+        logger.info(
+            "%s has only 0 and 1, which family %s takes for numbers: family binomial predicts the probability of 1",
+            *(training_set.in_words, model.family.name),
+        )
+    return model
 
 
 def _covariance(

@@ -255,14 +255,14 @@ class _Collected:
             logger.warning(f"these documents are predicted worse than by their mean: {remedy}")
         elif (
             measured is not None
-            and measured.measure == "accuracy"
+            and measured.most_frequent is not None
+            and measured.value < measured.most_frequent
             and self._record.design.class_weight is None
         ):
-            most = float(np.unique(y, return_counts=True)[1].max()) / len(y)
-            if measured.value < most:
-                logger.warning(
-                    f"one class for all would be right of {most:.1%} of these documents, which is more: {remedy}"
-                )
+            most = measured.most_frequent
+            logger.warning(
+                f"one class for all would be right of {most:.1%} of these documents, which is more: {remedy}"
+            )
         n = sum(len(y) for _, y in self._known)
         if self._family.constant_scatter and not has_intervals:
             logger.info(
@@ -291,14 +291,16 @@ class _Collected:
         ):
             # probabilities of the second of two classes
             right = float(np.mean((predicted > 0.5) == y))
-            return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)))
+            return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)), _largest_share(y))
         if predicted.dtype == object and len(y):
             # a class without training documents is never right
             mask = np.isin(y, record.design.classes or range(len(record.classes or ())))
             accuracy = (
                 share_right(record, y[mask], predicted[mask]) * float(mask.mean()) if mask.any() else 0.0
             )
-            return HeldOut(len(y), "accuracy", accuracy, share_standard_error(accuracy, len(y)))
+            return HeldOut(
+                len(y), "accuracy", accuracy, share_standard_error(accuracy, len(y)), _largest_share(y)
+            )
         if len(set(y.tolist())) < 2:
             return None
         with np.errstate(all="ignore"):
@@ -316,6 +318,10 @@ class _Collected:
             return None
         predictions, y = (np.concatenate(values) for values in zip(*self._known, strict=True))
         return conformal_intervals(predictions, y, constant_scatter=self._family.constant_scatter)
+
+
+def _largest_share(y: NDArray[Any]) -> float:
+    return float(np.unique(y, return_counts=True)[1].max()) / len(y)
 
 
 def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:

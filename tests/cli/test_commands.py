@@ -367,6 +367,9 @@ def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> N
     # the options that train and ingest were given, by their names on the command line
     assert "settings:            --topics 2, --objective " in told.out
     assert "--rho 2.0, --granularity term, " in told.out
+    # a joint fit: what only conditional training uses is not there
+    assert "--emphasis" not in told.out
+    assert "--term-weights" not in told.out
     assert "--lowercase, --token-pattern " in told.out
     assert ", --ngrams 1-1, --min-df 2, --max-df 1.0, normalize\n" in told.out
     assert f"out of vocabulary:   {model.training.oov_share:.1%} of the tokens of its corpus" in told.out

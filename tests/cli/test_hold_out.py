@@ -151,6 +151,13 @@ def test_of_classes_the_share_that_is_right_is_told_and_of_few_documents_that_th
     assert event["accuracy"] == model.score(read, y)
     assert event["accuracy_standard_error"] == share_standard_error(event["accuracy"], 80)
     assert model.training.held_out.value == event["accuracy"]
+    most = np.bincount(codes[kept]).max() / 80
+    assert model.training.held_out.most_frequent == most
+    shown = dslda("info", tmp_path / "c.model").out
+    assert (
+        f", against {most:.1%} by the most frequent class alone, on 80 documents kept from training\n"
+        in shown
+    )
 
     to_y = ("--response", "y", "--objective", "joint", "--out", tmp_path / "y.model")
     done = dslda("train", corpus, *settings, *to_y)

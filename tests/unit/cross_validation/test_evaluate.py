@@ -17,7 +17,7 @@ from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from rich.console import Console
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 import dslda
 from dslda.cli.evaluate_command import shown_evaluation
@@ -27,12 +27,13 @@ from dslda.cross_validation.evaluate import evaluate
 from dslda.cross_validation.evaluation import Evaluation, chosen_topics, paired_difference, pooled
 from dslda.cross_validation.evaluation_folder import EvaluationFolder
 from dslda.cross_validation.fold_fit import Cell, FoldFit, Problem
-from dslda.cross_validation.splitting import Fold, Splitting, split
+from dslda.cross_validation.splitting import Fold, Splitting, contents_of, split
 from dslda.datasets.simulate import simulate_corpus
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, FormatError, InputError, OutputExistsError
 from dslda.prediction.responses import responses_of_corpus
 from dslda.training.train import train
+from tests.helpers.errors import refused
 
 N, N_TERMS = 420, 120
 QUICK: dict[str, Any] = {"objective": "conditional", "max_iter": 13}
@@ -76,7 +77,7 @@ def found(corpus: Corpus) -> Evaluation:
 def test_documents_are_predicted_by_a_fit_that_has_not_seen_them(corpus: Corpus, found: Evaluation) -> None:
     y = found.problem.y
     assert found.n_documents == N - 20 == int(np.isfinite(y).sum())
-    fold = split(Splitting(3), np.isfinite(y), None)[1]
+    fold = split(Splitting(3), np.isfinite(y), contents=contents_of(corpus))[1]
     model = train(corpus, response="y", n_topics=4, documents=fold.training, **QUICK)
     table = found.out_of_fold(4).to_pandas().set_index("row")
     assert_array_equal(table.loc[fold.judging, "prediction"], model.predict(corpus, documents=fold.judging))
@@ -155,6 +156,8 @@ def test_results_are_kept_and_gone_on_with(
         evaluate(corpus, n_topics=[2], **(keywords | {"folds": 4}))
     with pytest.raises(InputError, match=r"settings.seed None there, 7 now"):
         evaluate(corpus, n_topics=[2], seed=7, **keywords)
+    with pytest.raises(InputError, match=r"another evaluation: of a corpus with other content"):
+        evaluate(made_corpus(response={"y": y_of(corpus) + 1.0}), n_topics=[2], **keywords)
 
 
 def without_last_bytes(file: Path) -> None:
@@ -232,6 +235,15 @@ def test_two_classes_have_an_auc(corpus: Corpus, named: bool) -> None:
     assert found.rows[0]["auc"] == pytest.approx(pairs)
 
 
+def test_levels_without_any_document_are_no_columns(corpus: Corpus) -> None:
+    level = np.array(responses_of_corpus(corpus, "level"), dtype=np.float64)
+    gap = made_corpus(response={"level": np.where(level == 2.0, 3.0, level)})
+    found = evaluate(gap, response="level", family="ordinal", n_topics=2, folds=2, rivals=False, **QUICK)
+    table = found.out_of_fold().to_pandas()
+    assert table.columns.tolist() == ["row", "response", *(f"probability_{i}" for i in (0, 1, 3))]
+    assert table.iloc[:, 2:].to_numpy().sum(axis=1) == pytest.approx(1.0, abs=1e-3)
+
+
 def test_successes_among_trials_are_numbers(corpus: Corpus) -> None:
     y = y_of(corpus)
     trials = 5.0 + np.arange(N) % 4
@@ -252,10 +264,56 @@ def test_successes_among_trials_are_numbers(corpus: Corpus) -> None:
     assert found.rows[0]["r2"] > 0.3
 
 
-def test_a_fold_that_cannot_be_fitted_is_named() -> None:
+def test_a_fold_that_cannot_be_fitted_is_named_before_any_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold_fit, "METHODS", {})
     rare = made_corpus(response={"rare": (np.arange(N) == 7).astype(float)})
-    with pytest.raises(InputError, match=r"fold [12]: response 'rare' must have at least two"):
+    with refused("folds") as error:
         evaluate(rare, response="rare", family="binomial", n_topics=2, folds=2, rivals=False, **QUICK)
+    assert str(error.value.place).startswith("fold ")
+
+
+@pytest.mark.filterwarnings("ignore:.*class.* rare|.*cannot be learned")
+@pytest.mark.parametrize("named", [True, False])
+def test_rare_classes_are_in_each_fold_or_judge_nothing(named: bool) -> None:
+    codes = np.arange(N) % 2
+    codes[[100, 300]] = 2  # one in each fold
+    codes[200] = 3
+    response = np.array(["a", "b", "c", "d"])[codes] if named else codes.astype(float)
+    corpus = made_corpus(response={"class": response}, categorical=["class"] if named else [])
+    with pytest.warns(DataWarning, match="1 document judges nothing: no document .* has their class"):
+        found = evaluate(corpus, response="class", family="categorical", n_topics=2, folds=2, **QUICK)
+    assert found.n_documents == N - 1
+    table = found.out_of_fold().to_pandas()
+    assert table["response"].value_counts().to_dict() == (
+        {"a": 207, "b": 210, "c": 2} if named else {"0": 207, "1": 210, "2": 2}
+    )
+    assert all(math.isfinite(row["log_loss"]) and row["log_loss"] < 2.0 for row in found.rows)
+
+
+def test_documents_without_a_group_or_a_time_do_not_end_an_evaluation(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    columns = {"author": np.where(np.arange(N) < 40, np.nan, np.arange(N) % 30)}
+    columns["year"] = columns["author"]
+    corpus = made_corpus(covariates=columns)
+    keywords: dict[str, Any] = {"response": "y", "n_topics": 2, "folds": 2, "rivals": False, **QUICK}
+    with caplog.at_level("INFO", "dslda"):
+        assert evaluate(corpus, groups="author", **keywords).n_documents == N - 20
+    assert "20 documents with a response lack 'author': each is a group of its own" in caplog.text
+    with pytest.warns(DataWarning, match="20 documents with a response lack 'year'"):
+        assert evaluate(corpus, time="year", **keywords).n_documents < N - 40
+
+
+def test_repeats_of_a_document_are_in_one_fold() -> None:
+    block = simulate_corpus(60, 3, N_TERMS, mean_tokens=40, alpha=0.2, delta=0.1, seed=6).block
+    counts = csr_array((block.counts, block.terms, block.indptr), shape=(60, N_TERMS))
+    twice = csr_array(vstack([counts, counts]))
+    terms = [f"t{i}" for i in range(N_TERMS)]
+    corpus = dslda.ingest(twice, vocabulary=terms, response={"y": np.tile(block.responses["y"], 2)})
+    folds = split(Splitting(4), np.ones(120, dtype=bool), contents=contents_of(corpus))
+    for fold in folds:
+        assert len(fold.judging) in (28, 30, 32)
+        assert not set((fold.judging % 60).tolist()) & set((fold.training % 60).tolist())
 
 
 def test_groups_and_times_cut_the_documents(corpus: Corpus) -> None:

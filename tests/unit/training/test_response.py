@@ -169,6 +169,15 @@ def by_name(model: Model) -> dict[str, float]:
     }
 
 
+def test_only_for_numbers_are_responses_of_0_and_1_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    counts, y = drawn(SAMPLERS["binomial"])
+    for family, told in (("gaussian", True), ("binomial", False)):
+        caplog.clear()
+        with caplog.at_level("INFO", "dslda"):
+            train(counts, response=y.astype(float), family=family, n_topics=2, tol=0.1)
+        assert ("family binomial predicts the probability of 1" in caplog.text) == told
+
+
 def test_with_one_topic_covariates_are_a_weighted_regression_in_the_users_units() -> None:
     """One topic explains nothing: what is left is least squares, which numpy does."""
     counts, age, party, generator = with_covariates()
