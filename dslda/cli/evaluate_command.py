@@ -103,7 +103,7 @@ fit. The same command goes on where it was stopped, and adds other numbers of to
 )
 @click.option("--overwrite", is_flag=True, help="Replace another evaluation at --out.")
 @response_options
-@settings_options(without=["n_topics"])
+@settings_options(without=["n_topics", "bootstrap"])
 @cluster_options
 @json_option
 def command(

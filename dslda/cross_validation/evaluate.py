@@ -60,7 +60,7 @@ FIGURE = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 
 ROLES = ("family", "covariates", "weight", "exposure", "trials", "event", "class_weight", "levels")
 """Keywords of a fit beside its settings."""
-KNOWN = (set(SETTINGS) - {"n_topics"}) | set(ROLES)
+KNOWN = (set(SETTINGS) - {"n_topics", "bootstrap"}) | set(ROLES)
 
 
 def evaluate(
