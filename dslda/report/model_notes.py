@@ -89,8 +89,8 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         )
     if model.spec.objective == "conditional":
         sentences.append(
-            "These topics were trained for prediction. To study coefficients, train the joint model (--objective joint), whose "
-            "intervals hold the true ones in simulations."
+            "These topics were trained for prediction. To study coefficients, train the joint model (--objective joint): in "
+            "simulations its intervals hold the true ones."
         )
         sentences += [beyond_in_words(beyond) for beyond in model.words_beyond(BEYOND_WORDS)]
     training = model.training
