@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dslda._version import __version__
 
 if TYPE_CHECKING:
+    from dslda import plot
     from dslda.corpus.store import Corpus, open_corpus
     from dslda.cross_validation.evaluate import evaluate
     from dslda.estimators import SLDAClassifier, SLDARegressor
@@ -32,6 +33,7 @@ __all__ = [
     "ingest",
     "load_model",
     "open_corpus",
+    "plot",
     "score",
     "train",
 ]
@@ -52,6 +54,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return import_module("dslda.plot")
     if name not in _HOME:
         raise AttributeError(f"module 'dslda' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

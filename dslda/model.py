@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -395,6 +395,128 @@ class Model:
             `top` is no whole number of at least 1.
         """
         return words_beyond(self.record, top)
+
+    def representative_documents(
+        self,
+        corpus: Corpus,
+        topic: int | None = None,
+        n: int = 3,
+        *,
+        documents: ArrayLike | None = None,
+        realign: bool = False,
+    ) -> pd.DataFrame:
+        """The documents that each topic describes best.
+
+        Documents are ordered by the lower end of Wilson's 95% interval of the topic's share in their known words, as if
+        these were draws, so that three words do not win. Of documents with the same words the first counts. The corpus is read
+        one partition at a time. Of a large one, 20,000 documents are compared, fewer for very many topics: a sample
+        that depends on the corpus alone.
+
+        Parameters
+        ----------
+        corpus : Corpus
+        topic : int, optional
+            0 to K - 1; all topics by default.
+        n : int, default 3
+            Documents of each topic.
+        documents, realign
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each topic and document, the best first: `topic`, `id`, `row` (position in the corpus), `share` of the
+            topic in the document's known words, `known_tokens`, `observed` and `predicted` response (missing without one), and
+            `words`, those that carry the topic in the document.
+
+        Raises
+        ------
+        InputError
+            `topic` or `n` is out of range; and the errors of :meth:`predict`.
+        """
+        from dslda.report.representative_documents import representatives_table
+
+        return representatives_table(
+            self.scoring_record, corpus, topic=topic, n=n, documents=documents, realign=realign
+        )
+
+    def report(
+        self,
+        out: str | os.PathLike[str],
+        corpus: Corpus | str | os.PathLike[str] | None = None,
+        *,
+        texts: Any = None,
+        text: str | None = None,
+        id: str | None = None,
+        format: str = "auto",
+        encoding: str | None = None,
+        separator: str | None = None,
+        escape: str | None = None,
+        na_values: str | Sequence[str] | None = None,
+        excerpts: bool = True,
+        realign: bool = False,
+        overwrite: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Write one HTML page about the model: how well it predicts, its topics with documents, and how far to trust them.
+
+        The page needs neither a network nor JavaScript. docs/report.md describes it.
+
+        Parameters
+        ----------
+        out : str or path
+            The page, such as ``report.html``, or any fsspec URL. It appears when it is complete.
+        corpus : Corpus or path, optional
+            Documents, usually those trained on. Without it the page has no documents and no observed responses.
+        texts : path, glob or URL, or several; DataFrame, or list of mappings; optional
+            The texts of the documents, of which the page quotes a few; a corpus holds counts alone. They are read once.
+        text, id : str, optional
+            Fields of the text and of the identifier; by default those of the documents trained on. Documents of a
+            corpus without identifiers are counted in the order of the texts.
+        format, encoding, separator, escape, na_values : str, optional
+            How files of texts are read, as in :func:`dslda.ingest`.
+        excerpts : bool, default True
+            False shows neither texts nor words of single documents, for data that may not leave.
+        realign : bool, default False
+            As in :meth:`predict`.
+        overwrite : bool, default False
+            Replace a page at `out`, never anything else.
+        storage_options : mapping, optional
+            For the fsspec file system of `out`, and of `corpus` if it is a path.
+
+        Returns
+        -------
+        str
+            The absolute path or URL of the page.
+
+        Raises
+        ------
+        InputError
+            matplotlib is not installed, `texts` cannot be read, or `corpus` lacks a covariate of the model.
+        VocabularyMismatchError
+            The corpus is counted over another vocabulary, and `realign` is False.
+        OutputExistsError
+            Something is at `out` already.
+        """
+        from dslda.report.page import write_report
+
+        return write_report(
+            self,
+            out,
+            corpus,
+            texts=texts,
+            text=text,
+            id=id,
+            format=format,
+            encoding=encoding,
+            separator=separator,
+            escape=escape,
+            na_values=na_values,
+            excerpts=excerpts,
+            realign=realign,
+            overwrite=overwrite,
+            storage_options=storage_options,
+        )
 
     @overload
     def predict(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dslda.exceptions import InputError
+from dslda.report.drawing import axes_of
 
 if TYPE_CHECKING:
     from dslda.cross_validation.evaluation import Evaluation
@@ -16,15 +16,7 @@ RIVALS = {"TF-IDF + linear model": "tab:orange", "LDA + linear model": "tab:gree
 
 def draw(evaluation: Evaluation, ax: Any) -> Any:
     """See :meth:`~dslda.cross_validation.evaluation.Evaluation.plot`."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "the picture takes matplotlib, which is not installed", remedy="pip install 'dslda[plot]'"
-        ) from None
-    if ax is None:
-        # not pyplot, whose global state belongs to the user
-        ax = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
+    ax = axes_of(ax, width=6.4, height=4.0)
     key, name = evaluation.headline
     ours = sorted((r for r in evaluation.rows if r["method"] == "dslda"), key=lambda row: row["n_topics"])
     numbers = [row["n_topics"] for row in ours]

@@ -44,6 +44,10 @@ class HeldOut:
         None where it is not known.
     most_frequent : float or None
         Share of the most frequent class among these documents. None for numbers, and in models of early releases.
+    share : float or None
+        The share `hold_out` that chose the documents among all of the corpus, by
+        :func:`~dslda.evaluation.metrics.held_out`. None where `documents` left some out, and for models saved by a release
+        that did not keep it.
     """
 
     n_documents: Count
@@ -51,6 +55,7 @@ class HeldOut:
     value: float
     standard_error: float | None = None
     most_frequent: Share | None = None
+    share: Share | None = None
 
     @property
     def is_worse_than_mean(self) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dslda.coefficients import Coefficient, CovariateCoefficient, WordsBeyond
 from dslda.exceptions import Note
-from dslda.model import Model
 from dslda.variational.statistics import has_pearson
 from dslda.wording import labelled
+
+if TYPE_CHECKING:
+    from dslda.model import Model
 
 __all__ = [
     "beyond_in_words",

@@ -111,6 +111,8 @@ def fitted_model(
 
     Raises and warns as :func:`dslda.train`.
     """
+    # another choice of documents is not remembered
+    kept = None if training_set.source.n_others.any() else hold_out
     training_set, model = _checked(training_set, roles, family, spec.n_topics, hold_out)
     fitted_family, design, response = model.family, model.design, training_set.in_words
     check_answers(
@@ -190,6 +192,8 @@ def fitted_model(
             unseen = _of_starts(record, model, before), result.unseen.documents
         # both here, since documents of a bag live on the workers
         reference, held_out = training_reference(record, source, unseen)
+        if held_out is not None:
+            held_out = replace(held_out, share=kept)
         stability = stability_of_starts(record, source)
         replicates = None
         if not result.interrupted:

@@ -1,0 +1,223 @@
+"""Sections about the topics: the answer in short, the figure, and a card for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dslda.persistence.model_record import HeldOut
+from dslda.report import topic_figures
+from dslda.report.drawing import interval_of, topic_title
+from dslda.report.findings import Findings, topics_with_cards
+from dslda.report.formatting import Digits, response_value
+from dslda.report.inline_svg import inline_svg
+from dslda.wording import number_of
+
+if TYPE_CHECKING:
+    from dslda.coefficients import Topic
+
+__all__ = ["answer", "axis", "cards", "class_map"]
+
+LEADING = 3
+LEADING_WORDS = 6
+MOST_CLASSES = 30
+SHARE = 0.1
+"""Share of a document's words, for a coefficient in terms of documents that there are."""
+
+
+def answer(findings: Findings) -> dict[str, Any]:
+    """How well the model predicts, and the topics that matter most."""
+    model = findings.model
+    content: dict[str, Any] = {"quality": _quality(findings), "unstable": len(findings.unstable)}
+    content["has_stability"] = model.stability is not None
+    content["conditional"] = model.spec.objective == "conditional"
+    if findings.has_classes:
+        by_number = {topic.topic: topic for topic in findings.topics}
+        rows = [
+            (name, [(by_number[row.topic], _estimate(row, findings)) for row in raising])
+            for name, raising in model.class_topics(LEADING).items()
+        ]
+        content["classes"] = rows[:MOST_CLASSES]
+        content["n_classes"] = len(rows)
+        return content
+    lowering = [topic for topic in findings.topics if topic.coefficient < findings.average][:LEADING]
+    raising = [topic for topic in findings.topics if topic.coefficient >= findings.average][::-1][:LEADING]
+    content["lowering"] = [_leading(topic, findings) for topic in lowering]
+    content["raising"] = [_leading(topic, findings) for topic in raising]
+    content["average"] = Digits.of(findings.topics).shown(findings.average)
+    content["share"] = f"{SHARE:.0%}"
+    return content
+
+
+def axis(findings: Findings) -> dict[str, Any] | None:
+    """The topics on the axis of their coefficients, for a wide and a narrow page."""
+    if findings.has_classes:
+        return None
+    model, topics = findings.model, findings.topics
+    shown = topic_figures.both_ends(topics)
+    ends = " to ".join(
+        f"{each.coefficient:.3g} ({', '.join(each.words[:4])})" for each in (shown[0], shown[-1])
+    )
+    description = (
+        f"{number_of(len(shown), 'topic')} with their 95% intervals, from {ends}. The average document lies at "
+        f"{findings.average:.3g}. The cards below have all numbers."
+    )
+    return {
+        "figures": [
+            (
+                kind,
+                inline_svg(
+                    topic_figures.topics(model, narrow=kind == "narrow"),
+                    key=f"axis-{kind}",
+                    title=f"Topics by their coefficient for {findings.response}",
+                    description=description,
+                ),
+            )
+            for kind in ("wide", "narrow")
+        ],
+        "n_hidden": len(topics) - len(shown),
+        "each_end": topic_figures.EACH_END,
+    }
+
+
+def class_map(findings: Findings) -> dict[str, Any] | None:
+    """The topics by the classes."""
+    if not findings.has_classes:
+        return None
+    model = findings.model
+    return {
+        "figure": inline_svg(
+            topic_figures.class_map(model),
+            key="map",
+            title=f"Log odds of each class of {findings.response}, by topic",
+            description="Rows are topics and columns are classes: blue where a topic speaks for a class, red where it speaks "
+            "against it. The table at the top names the topics of each class.",
+        ),
+        "n_hidden": max(model.n_topics - 2 * topic_figures.EACH_END, 0),
+        "n_hidden_classes": max(len(model.classes or ()) - topic_figures.MOST_CLASSES, 0),
+    }
+
+
+def cards(findings: Findings) -> dict[str, Any]:
+    """A card for each topic; of many topics a table of the others."""
+    chosen = topics_with_cards(findings.model, findings.topics)
+    with_card = {topic.topic for topic in chosen}
+    others = [topic for topic in findings.topics if topic.topic not in with_card]
+    sample = findings.sample
+    return {
+        "cards": [_card(topic, findings) for topic in chosen],
+        "others": [_card(topic, findings) for topic in others],
+        "excerpts": findings.excerpts,
+        "has_documents": sample is not None,
+        "sampled": None
+        if sample is None or len(sample.rows) == sample.n_documents
+        else f"{len(sample.rows):,} of {number_of(sample.n_documents, 'document')}",
+    }
+
+
+def _card(topic: Topic, findings: Findings) -> dict[str, Any]:
+    most = max(topic.probabilities, default=1.0) or 1.0
+    documents = [
+        {
+            "id": each.id,
+            "share": f"{each.share:.0%}",
+            "n": each.known_tokens,
+            "observed": response_value(each.observed),
+            "predicted": response_value(each.predicted),
+            "words": each.words,
+            "excerpt": each.excerpt,
+        }
+        for each in findings.documents.get(topic.topic, ())
+    ]
+    return _leading(topic, findings) | {
+        "words": [(word, f"{p:.4f}", round(100.0 * p / most)) for word, p in zip(topic.words, topic.probabilities, strict=True)],
+        "lowers": not findings.has_classes and topic.coefficient < findings.average,
+        "measures": _measures(topic),
+        "documents": documents,
+    }
+
+
+def _measures(topic: Topic) -> list[tuple[str, str, str]]:
+    """Name, value and meaning of each measure that a topic has."""
+    measures = [
+        ("prevalence", topic.prevalence, "share of all words that are of this topic", "{:.1%}"),
+        ("coherence", topic.coherence, "how much more often than by chance its top words share a document, -1 to 1", "{:.2f}"),
+        ("exclusivity", topic.exclusivity, "1 if no other topic has its top words", "{:.2f}"),
+        ("stability", topic.stability, "how much of it other starts of training find, 0 to 1", "{:.2f}"),
+    ]
+    return [
+        (name, form.format(value), meaning)
+        for name, value, meaning, form in measures
+        if value is not None and not math.isnan(value)
+    ]
+
+
+def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
+    """A topic by its first words, coefficient and interval, and what a tenth of a document's words in it does."""
+    of_tenth = SHARE * (topic.coefficient - findings.average)
+    return {
+        "number": topic.topic,
+        "title": topic_title(topic, findings.unstable),
+        "is_unstable": topic.topic in findings.unstable,
+        "first_words": ", ".join(topic.words[:LEADING_WORDS]),
+        "class_name": topic.class_name,
+        "of_tenth": f"{of_tenth:+.2g}",
+        **_estimate(topic, findings),
+    }
+
+
+def _estimate(row: Any, findings: Findings) -> dict[str, Any]:
+    digits = Digits.of(findings.topics)
+    low, high = interval_of(row)
+    is_known = not math.isnan(low) and not math.isnan(high)
+    return {
+        "coefficient": digits.shown(row.coefficient, sign=findings.has_classes),
+        "error": digits.shown(row.standard_error) if is_known else None,
+        "interval": f"{digits.shown(low)} to {digits.shown(high)}" if is_known else None,
+    }
+
+
+def _quality(findings: Findings) -> dict[str, Any]:
+    """The headline figure, in a sentence, beside that of the rival."""
+    model, held_out = findings.model, findings.model.training.held_out
+    content: dict[str, Any] = {"response": findings.response, "intervals": (), "rival": None, "measured": None}
+    if held_out is not None:
+        content |= {"measured": True} | _in_words(held_out, findings)
+    if (rival := findings.rival) is not None:
+        form = "{:.0%}" if rival.measure == "accuracy" else "{:.3f}"
+        content |= {
+            "rival": rival.name,
+            "rival_n": f"{rival.n_documents:,}",
+            "measure": "share of right classes" if rival.measure == "accuracy" else "predictive R²",
+            "ours": form.format(rival.ours),
+            "theirs": form.format(rival.theirs),
+        }
+    reference = model.record.reference
+    if reference is not None and reference.intervals is not None:
+        content["intervals"] = _interval_rows(reference.intervals.borders.tolist(), reference.intervals.bounds.tolist())
+    return content
+
+
+def _in_words(held_out: HeldOut, findings: Findings) -> dict[str, Any]:
+    documents = number_of(held_out.n_documents, "document")
+    if held_out.measure == "accuracy":
+        error = "" if held_out.standard_error is None else f" (standard error {held_out.standard_error:.1%})"
+        return {"figure": f"{held_out.value:.0%}", "sentence": f"of the classes of {documents} kept from training are right{error}."}
+    error = "" if held_out.standard_error is None else f", standard error {held_out.standard_error:.3f}"
+    worse = " That is worse than saying the mean of all." if held_out.is_worse_than_mean else ""
+    return {
+        "figure": f"{max(held_out.value, 0.0):.0%}",
+        "sentence": f"of the variation of {findings.response} among {documents} kept from training is explained (predictive R² "
+        f"{held_out.value:.3f}{error}; 1 is perfect, 0 no better than the mean).{worse}",
+    }
+
+
+def _interval_rows(borders: Sequence[float], bounds: Sequence[Sequence[float]]) -> list[tuple[str, str, str]]:
+    """Which predictions, and how far below and above nine of ten responses lie."""
+    ends = [f"{border:.3g}" for border in borders]
+    places = ["all predictions"]
+    if ends:
+        between = [f"predictions of {a} to {b}" for a, b in zip(ends, ends[1:], strict=False)]
+        places = [f"predictions below {ends[0]}", *between, f"predictions above {ends[-1]}"]
+    return [(place, f"{low:+.2g}", f"{high:+.2g}") for place, (low, high) in zip(places, bounds, strict=True)]
