@@ -159,15 +159,15 @@ def names_in(lists: Sequence[str]) -> list[str]:
     ]
 
 
-def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], Command]:
+def reading_options(*, without_id: str, vocabulary: str | None) -> Callable[[Command], Command]:
     """Add the options of the input's format and fields.
 
     Parameters
     ----------
     without_id : str
         Identifiers of documents without ``--id``.
-    vocabulary : str
-        Help of ``--vocabulary``.
+    vocabulary : str or None
+        Help of ``--vocabulary``; None for an input of texts, which takes neither that nor words with counts.
     """
     from dslda.inputs.formats import FORMATS
 
@@ -204,6 +204,9 @@ def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], 
         click.option("--id", metavar="COL", help=f"Field of the identifier.  [default: {without_id}]"),
         click.option("--vocabulary", metavar="FROM", help=vocabulary),
     ]
+    if vocabulary is None:
+        *others, text, _, _, identifier, _ = options
+        options = [*others, text, identifier]
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):

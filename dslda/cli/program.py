@@ -31,7 +31,7 @@ EXIT_USAGE = 2
 
 BAD_INPUT = (InputError, FormatError, OutputExistsError, VocabularyMismatchError, FileNotFoundError)
 
-COMMANDS = ("demo", "ingest", "train", "evaluate", "predict", "score", "topics", "label", "info")
+COMMANDS = ("demo", "ingest", "train", "evaluate", "predict", "score", "topics", "label", "report", "info")
 
 EPILOG = """\b
 Exit codes:
@@ -76,6 +76,7 @@ def program() -> None:
       dslda evaluate reviews.corpus --response rating --topics 5,10,20,50
       dslda topics stars.model
       dslda label stars.model 3 "it does not fit"
+      dslda report stars.model --corpus reviews.corpus --out report.html
       dslda predict stars.model new.jsonl
       dslda score stars.model 'new/*.parquet' --out scores
     """

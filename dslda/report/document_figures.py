@@ -18,6 +18,8 @@ from dslda.report.drawing import (
     tidied,
     topic_title,
 )
+from dslda.report.formatting import Digits
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +30,8 @@ __all__ = ["Step", "contribution_steps", "contributions", "convergence"]
 
 MOST_STEPS = 7
 """Contributions that are shown by themselves; the others are added up."""
+SMALLEST = 0.02
+"""Share of the largest contribution below which one is not shown by itself."""
 
 Step = tuple[str, float]
 """What contributes, and how much."""
@@ -57,9 +61,10 @@ def contribution_steps(model: Model, table: pa.Table, row: int = 0) -> tuple[flo
 
     named = [(title(name), float(value)) for name, value in values.items()]
     ordered = sorted(named, key=lambda step: -abs(step[1]))
-    steps, others = ordered[:MOST_STEPS], ordered[MOST_STEPS:]
-    if others:
-        steps.append((f"{len(others)} others", sum(value for _, value in others)))
+    bar = SMALLEST * abs(ordered[0][1])
+    steps = [step for step in ordered[:MOST_STEPS] if abs(step[1]) >= bar]
+    if others := ordered[len(steps) :]:
+        steps.append((number_of(len(others), "other"), sum(value for _, value in others)))
     return float(average), steps, float(total)
 
 
@@ -86,6 +91,7 @@ def contributions(model: Model, table: pa.Table, row: int = 0, ax: Any = None) -
         There is no such row, its document has no known word, or matplotlib is not installed.
     """
     average, steps, total = contribution_steps(model, table, row)
+    digits = Digits.of_numbers([value for _, value in steps])
     ax = axes_of(ax, width=5.0, height=0.9 + 0.3 * (len(steps) + 2))
     at, labels = average, ["the average document"]
     ax.plot([average], [0], "D", color=MUTED, markersize=6)
@@ -94,13 +100,14 @@ def contributions(model: Model, table: pa.Table, row: int = 0, ax: Any = None) -
         ax.barh(place, value, left=at, height=0.56, color=colour)
         ax.plot([at, at], [place - 1, place], color=MUTED, linewidth=0.8)
         at += value
-        labels.append(f"{label}  {value:+.2g}")
+        labels.append(f"{label}  {digits.shown(value, sign=True)}")
     ax.plot([at, at], [len(steps), len(steps) + 1], color=MUTED, linewidth=0.8)
     ax.plot([total], [len(steps) + 1], "D", color=INK, markersize=6)
-    labels[0] += f"  {average:.3g}"
-    labels.append(f"this document  {total:.3g}")
+    labels[0] += f"  {digits.shown(average)}"
+    labels.append(f"this document  {digits.shown(total)}")
     ax.set_yticks(range(len(labels)), labels, parse_math=False)
     ax.invert_yaxis()
+    ax.margins(x=0.06)
     ax.set_xlabel(coefficient_axis(model), parse_math=False)
     return tidied(ax)
 

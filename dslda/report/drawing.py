@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ __all__ = [
     "coefficient_axis",
     "interval_of",
     "joined_words",
+    "outcome",
     "tidied",
     "topic_title",
 ]
@@ -125,14 +125,14 @@ def average_document(model: Model) -> float:
 
 def coefficient_axis(model: Model) -> str:
     """Name of the axis of coefficients."""
-    name = clipped(model.response or "the response", 40)
-    if model.family.link == "logit" and model.record.classes and model.classes:
-        name = f"{name} = {clipped(model.classes[1], 30)}"
-    link = model.family.link
+    name, link = outcome(model), model.family.link
     words = AXIS_NAMES.get(link, f"{link} of {{name}}").format(name=name)
     return f"expected {words}" if link in ("identity", "log") else words
 
 
-def is_known(value: float | None) -> bool:
-    """True for a number that is there."""
-    return value is not None and not math.isnan(value)
+def outcome(model: Model) -> str:
+    """The response, or of two classes the one that coefficients are of: ``recommended = yes``."""
+    name = clipped(model.response or "the response", 40)
+    if model.family.link == "logit" and model.record.classes and model.classes:
+        name = f"{name} = {clipped(model.classes[1], 30)}"
+    return name

@@ -8,7 +8,7 @@ import numpy as np
 
 from dslda.report import document_figures, prediction_figures
 from dslda.report.findings import Findings
-from dslda.report.formatting import response_value
+from dslda.report.formatting import Digits, response_value
 from dslda.report.inline_svg import inline_svg
 
 __all__ = ["example", "predictions"]
@@ -18,32 +18,38 @@ FEWEST = 10
 
 
 def example(findings: Findings) -> dict[str, Any] | None:
-    """The contributions to the prediction of the first document of the lowest topic."""
+    """The contributions to the prediction of a document on a card, in which more than one topic matters."""
     model, corpus = findings.model, findings.corpus
     if findings.has_classes or corpus is None or model.topic_prevalence is None:
         return None
-    chosen = next((found[0] for topic in findings.topics if (found := findings.documents.get(topic.topic))), None)
-    if chosen is None or chosen.predicted is None:
+    shown = {each.row: each for found in findings.documents.values() for each in found if each.predicted is not None}
+    if not shown:
         return None
-    table = model.contributions(corpus, documents=[chosen.row], realign=findings.realign)
-    average, steps, total = document_figures.contribution_steps(model, table)
+    rows = sorted(shown)
+    table = model.contributions(corpus, documents=rows, realign=findings.realign)
+    topics = np.array([table[f"topic_{k}"].to_pylist() for k in range(model.n_topics)], dtype=np.float64)
+    sizes = np.abs(topics)
+    beside_largest = np.nan_to_num(sizes.sum(axis=0) - sizes.max(axis=0), nan=-1.0)
+    chosen = int(beside_largest.argmax())
+    average, steps, total = document_figures.contribution_steps(model, table, chosen)
+    digits, document = Digits.of_numbers([value for _, value in steps]), shown[rows[chosen]]
     return {
-        "id": chosen.id,
-        "excerpt": chosen.excerpt,
-        "topic": chosen.topic,
-        "observed": response_value(chosen.observed),
-        "predicted": response_value(chosen.predicted),
-        "average": f"{average:.3g}",
-        "total": f"{total:.3g}",
-        "steps": [(label, f"{value:+.2g}") for label, value in steps],
+        "id": document.id,
+        "excerpt": document.excerpt,
+        "topic": document.topic,
+        "observed": response_value(document.observed),
+        "predicted": response_value(document.predicted),
+        "average": digits.shown(average),
+        "total": digits.shown(total),
+        "steps": [(label, digits.shown(value, sign=True)) for label, value in steps],
         "is_linear": model.family.link == "identity",
         "n_starts": len(model.record.starts),
         "figure": inline_svg(
-            document_figures.contributions(model, table),
+            document_figures.contributions(model, table, chosen),
             key="example",
-            title=f"Contributions to the prediction for document {chosen.id}",
-            description=f"From the average document, {average:.3g}, to this document, {total:.3g}; the table beside it has the "
-            "steps.",
+            title=f"Contributions to the prediction for document {document.id}",
+            description=f"From the average document, {digits.shown(average)}, to this document, {digits.shown(total)}; the table "
+            "beside it has the steps.",
         ),
     }
 
@@ -75,13 +81,13 @@ def predictions(findings: Findings) -> dict[str, Any]:
             "On the diagonal predictions are right.",
         )
     elif record.classes is not None and record.level_numbers is None:
-        event = (record.classes or ("", name))[1]
+        event = f"{name} = {record.classes[1]}"
         add(
             "calibration",
             prediction_figures.calibration(observed.astype(float), predicted.astype(float), event=event),
             "Do the probabilities hold?",
             "Documents in tenths of their predicted probability. Where dots lie on the dashed line, of ten documents with "
-            "probability 0.3 three are so.",
+            "probability 0.3 the event happens in three.",
         )
     else:
         y, expected = observed.astype(np.float64), predicted.astype(np.float64)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dslda.coefficients import Topic
 
-__all__ = ["Digits", "response_value"]
+__all__ = ["Digits", "response_value", "signed", "with_minus"]
 
 MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Decimals that coefficients are shown with: two of the standard errors' own, as far as these are known."""
+    """Decimals that coefficients are shown with: those in which their standard errors have one digit, where these are known."""
 
     decimals: int
 
@@ -28,16 +28,33 @@ class Digits:
         scale = errors[len(errors) // 2] if errors else max((abs(t.coefficient) for t in topics), default=1.0) / 100.0
         if not scale > 0.0:
             return cls(2)
-        return cls(min(max(1 - math.floor(math.log10(scale)), 0), MOST_DECIMALS))
+        return cls(min(max(-math.floor(math.log10(scale)), 1), MOST_DECIMALS))
+
+    @classmethod
+    def of_numbers(cls, values: Sequence[float]) -> Digits:
+        """Decimals in which the largest of some numbers has two digits or more."""
+        largest = max(map(abs, values), default=0.0)
+        if not 0.0 < largest < math.inf:
+            return cls(2)
+        return cls(min(max(2 - math.floor(math.log10(largest)), 0), MOST_DECIMALS))
 
     def shown(self, value: float, *, sign: bool = False) -> str:
         """The number, with its sign even if it is above 0 where that is asked for."""
-        text = f"{value:{'+' if sign else ''},.{self.decimals}f}"
-        return text.replace("-", "\N{MINUS SIGN}")
+        return with_minus(f"{value:{'+' if sign else ''},.{self.decimals}f}")
+
+
+def signed(value: float) -> str:
+    """A difference with two digits and its sign."""
+    return with_minus(f"{value:+.2g}")
+
+
+def with_minus(number: str) -> str:
+    """A number with the minus sign of print."""
+    return number.replace("-", "\N{MINUS SIGN}")
 
 
 def response_value(value: Any) -> str:
     """An observed or predicted response; a dash where it is missing."""
     if value is None:
         return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return with_minus(f"{value:.3g}") if isinstance(value, float) else str(value)

@@ -70,7 +70,7 @@ def topics(model: Model, *, narrow: bool = False, ax: Any = None) -> Any:
     all_rows = model.topics(top=10)
     rows = both_ends(all_rows)
     step = 0.44 if narrow else 0.27
-    width = 3.7 if narrow else 7.6
+    width = 3.7 if narrow else 9.4
     ax = axes_of(ax, width=width, height=0.85 + step * (len(rows) + (len(rows) < len(all_rows))))
     average, unstable = average_document(model), unstable_topics(model)
     gap = EACH_END if len(rows) < len(all_rows) else len(rows)
@@ -83,7 +83,7 @@ def topics(model: Model, *, narrow: bool = False, ax: Any = None) -> Any:
             ax.plot([low, high], [place, place], color=colour, linewidth=2.0, solid_capstyle="butt")
         ax.plot([row.coefficient], [place], "o", color=colour, markersize=5.5)
         of_class = "" if row.class_name is None else f" → {clipped(row.class_name, 20)}"
-        text = joined_words(row.words, 34 if narrow else 46)
+        text = joined_words(row.words, 34 if narrow else 60)
         labels.append(f"{topic_title(row, unstable)}{of_class} · {text}")
     ax.axvline(average, color=MUTED, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0)
     ax.set_ylim(places[-1] + 0.6, -0.75 if narrow else -0.6)
@@ -100,7 +100,10 @@ def topics(model: Model, *, narrow: bool = False, ax: Any = None) -> Any:
         text = f"{len(all_rows) - len(rows):,} topics between these are not shown"
         ax.text(0.01, EACH_END, text, transform=ax.get_yaxis_transform(), va="center", fontsize=8.5, color=MUTED)
     ax.set_xlabel(coefficient_axis(model), parse_math=False)
-    return tidied(ax)
+    tidied(ax)
+    if narrow:  # lines would run through the words
+        ax.grid(False)
+    return ax
 
 
 def class_map(model: Model, ax: Any = None) -> Any:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dslda.persistence.model_record import HeldOut
 from dslda.report import topic_figures
-from dslda.report.drawing import interval_of, topic_title
+from dslda.report.drawing import coefficient_axis, interval_of, outcome, topic_title
 from dslda.report.findings import Findings, topics_with_cards
-from dslda.report.formatting import Digits, response_value
+from dslda.report.formatting import Digits, response_value, signed
 from dslda.report.inline_svg import inline_svg
 from dslda.wording import number_of
 
@@ -46,6 +46,7 @@ def answer(findings: Findings) -> dict[str, Any]:
     content["lowering"] = [_leading(topic, findings) for topic in lowering]
     content["raising"] = [_leading(topic, findings) for topic in raising]
     content["average"] = Digits.of(findings.topics).shown(findings.average)
+    content["outcome"], content["unit"] = outcome(model), coefficient_axis(model)
     content["share"] = f"{SHARE:.0%}"
     return content
 
@@ -162,7 +163,7 @@ def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
         "is_unstable": topic.topic in findings.unstable,
         "first_words": ", ".join(topic.words[:LEADING_WORDS]),
         "class_name": topic.class_name,
-        "of_tenth": f"{of_tenth:+.2g}",
+        "of_tenth": signed(of_tenth),
         **_estimate(topic, findings),
     }
 
@@ -184,6 +185,9 @@ def _quality(findings: Findings) -> dict[str, Any]:
     content: dict[str, Any] = {"response": findings.response, "intervals": (), "rival": None, "measured": None}
     if held_out is not None:
         content |= {"measured": True} | _in_words(held_out, findings)
+    else:
+        gains = [gain for gain in model.trace.get("inner_gain", ()) if not math.isnan(gain)]
+        content["gain"] = f"{max(gains):.3g}" if gains else None
     if (rival := findings.rival) is not None:
         form = "{:.0%}" if rival.measure == "accuracy" else "{:.3f}"
         content |= {
@@ -220,4 +224,4 @@ def _interval_rows(borders: Sequence[float], bounds: Sequence[Sequence[float]]) 
     if ends:
         between = [f"predictions of {a} to {b}" for a, b in zip(ends, ends[1:], strict=False)]
         places = [f"predictions below {ends[0]}", *between, f"predictions above {ends[-1]}"]
-    return [(place, f"{low:+.2g}", f"{high:+.2g}") for place, (low, high) in zip(places, bounds, strict=True)]
+    return [(place, signed(low), signed(high)) for place, (low, high) in zip(places, bounds, strict=True)]
