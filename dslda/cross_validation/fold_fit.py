@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from dslda.corpus.store import Corpus
 from dslda.cross_validation.splitting import Fold
@@ -19,7 +18,7 @@ from dslda.evaluation.response_measures import Kind
 from dslda.evaluation.rivals import LDARegression, TfidfRegression
 from dslda.exceptions import InputError, collecting_warnings
 from dslda.model import Model
-from dslda.prediction.record_counting import chosen_blocks
+from dslda.prediction.record_counting import counts_of_corpus
 from dslda.training.sampling import evenly_spread
 from dslda.training.train import train
 
@@ -201,21 +200,9 @@ def _lda(problem: Problem, cell: Cell, fold: Fold, client: Any) -> FoldFit:
 def _rival(problem: Problem, fold: Fold, rival: TfidfRegression | LDARegression) -> FoldFit:
     trained = fold.training[np.isfinite(problem.y[fold.training])]
     with single_threaded_blas():
-        rival.fit(_counts(problem.corpus, trained), problem.y[trained])
-        predicted = rival.predict(_counts(problem.corpus, fold.judging))
+        rival.fit(counts_of_corpus(problem.corpus, trained), problem.y[trained])
+        predicted = rival.predict(counts_of_corpus(problem.corpus, fold.judging))
     return FoldFit(fold.judging, predicted, None, {})
-
-
-def _counts(corpus: Corpus, rows: NDArray[np.int64]) -> csr_array:
-    """Counts of some documents, with the 32-bit indices that scikit-learn's solvers take."""
-    counts, terms, sizes = [], [], []
-    for _, block in chosen_blocks(corpus, rows):
-        counts.append(block.counts)
-        terms.append(block.terms)
-        sizes.append(np.diff(block.indptr))
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int32)
-    values = np.concatenate(counts).astype(np.float64)
-    return csr_array((values, np.concatenate(terms), indptr), shape=(len(rows), corpus.n_terms))
 
 
 METHODS: Mapping[str, Callable[[Problem, Cell, Fold, Any], FoldFit]] = {

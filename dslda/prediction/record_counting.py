@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,9 @@ from dslda.inputs.in_memory import computed, records_in_memory
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import check_columns, columns_of_arrays, columns_of_corpus, columns_of_records
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 __all__ = [
     "BATCH_DOCUMENTS",
     "CountedBlock",
@@ -36,6 +39,7 @@ __all__ = [
     "corpus_alignment",
     "count_batch",
     "counted_documents",
+    "counts_of_corpus",
     "fields_of_documents",
     "no_documents",
     "settings_of_texts",
@@ -96,6 +100,20 @@ def chosen_blocks(
             yield np.arange(start, stop), corpus.read(partition, **columns)
         elif (own := mask[start:stop]).any():
             yield start + np.flatnonzero(own), corpus.read(partition, **columns).take(own)
+
+
+def counts_of_corpus(corpus: Corpus, rows: NDArray[np.int64]) -> csr_array:
+    """Counts of some documents, with the 32-bit indices that scikit-learn's solvers take."""
+    from scipy.sparse import csr_array
+
+    counts, terms, sizes = [], [], []
+    for _, block in chosen_blocks(corpus, rows):
+        counts.append(block.counts)
+        terms.append(block.terms)
+        sizes.append(np.diff(block.indptr))
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int32)
+    values = np.concatenate(counts).astype(np.float64)
+    return csr_array((values, np.concatenate(terms), indptr), shape=(len(rows), corpus.n_terms))
 
 
 def counted_documents(

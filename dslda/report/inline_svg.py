@@ -15,6 +15,8 @@ __all__ = ["inline_svg"]
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", LOWER: "--lower", HIGHER: "--higher"}
 """The colours that follow the page, light or dark."""
+PIXELS = 4.0 / 3.0
+"""Of a point."""
 DIGITS = re.compile(r"-?\d+\.\d{3,}")
 ElementTree.register_namespace("", SVG)
 RC = {
@@ -57,7 +59,8 @@ def inline_svg(axes: Any, *, key: str, title: str, description: str) -> str:
     tree.set("role", "img")
     tree.set("aria-labelledby", f"{key}-title {key}-description")
     # no larger than it is drawn, for its text would be larger than the page's
-    tree.set("style", f"max-width: {_points(width) * 1.33:.0f}px; aspect-ratio: {_points(width)} / {_points(height)}")
+    across, up = _points(width), _points(height)
+    tree.set("style", f"--natural: {across * PIXELS:.0f}px; aspect-ratio: {across} / {up}")
     for position, (tag, text) in enumerate((("title", title), ("desc", description))):
         element = ElementTree.Element(f"{{{SVG}}}{tag}", {"id": f"{key}-{tag.replace('desc', 'description')}"})
         element.text = text

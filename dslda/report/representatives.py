@@ -97,9 +97,9 @@ def carrying_words(
 ) -> list[str]:
     """The words of a document that carry a topic in it, the strongest first.
 
-    A word counts by its occurrences in the document, by the share of them that is of the topic given the topics of the
-    document, and by the logarithm of how much more often the topic has the word than all topics have; so that common words
-    do not count.
+    A word counts by its part in what sets the topic apart, p(w | topic) log(p(w | topic) / p(w)), by the share of its
+    occurrences that is of the topic given the topics of the document, and by the square root of their number. So neither common
+    words win, nor rare ones that the topic hardly knows.
 
     Parameters
     ----------
@@ -122,6 +122,6 @@ def carrying_words(
     with np.errstate(divide="ignore", invalid="ignore"):
         of_topic = np.nan_to_num(weights[:, topic] * shares[topic] / mixed)
         lift = np.nan_to_num(np.log(weights[:, topic] / overall), neginf=0.0)
-    strength = counts * of_topic * np.maximum(lift, 0.0)
+    strength = np.sqrt(counts) * of_topic * weights[:, topic] * np.maximum(lift, 0.0)
     best = np.argsort(-strength, kind="stable")[:CARRYING]
     return [record.vocabulary.terms[terms[t]] for t in best.tolist() if strength[t] > 0.0]

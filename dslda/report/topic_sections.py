@@ -15,7 +15,7 @@ from dslda.report.inline_svg import inline_svg
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
-    from dslda.coefficients import Topic
+    from dslda.coefficients import Coefficient, Topic
 
 __all__ = ["answer", "axis", "cards", "class_map"]
 
@@ -35,7 +35,7 @@ def answer(findings: Findings) -> dict[str, Any]:
     if findings.has_classes:
         by_number = {topic.topic: topic for topic in findings.topics}
         rows = [
-            (name, [(by_number[row.topic], _estimate(row, findings)) for row in raising])
+            (name, [(by_number[row.topic], _estimate(row, findings)) for row in _surely_raising(raising)])
             for name, raising in model.class_topics(LEADING).items()
         ]
         content["classes"] = rows[:MOST_CLASSES]
@@ -49,6 +49,11 @@ def answer(findings: Findings) -> dict[str, Any]:
     content["outcome"], content["unit"] = outcome(model), coefficient_axis(model)
     content["share"] = f"{SHARE:.0%}"
     return content
+
+
+def _surely_raising(rows: Sequence[Coefficient]) -> list[Coefficient]:
+    """The first topic, and the others whose interval lies above 0."""
+    return [row for place, row in enumerate(rows) if place == 0 or not interval_of(row)[0] <= 0.0]
 
 
 def axis(findings: Findings) -> dict[str, Any] | None:
@@ -156,6 +161,7 @@ def _measures(topic: Topic) -> list[tuple[str, str, str]]:
 
 def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
     """A topic by its first words, coefficient and interval, and what a tenth of a document's words in it does."""
+    effects = [SHARE * (each.coefficient - findings.average) for each in findings.topics]
     of_tenth = SHARE * (topic.coefficient - findings.average)
     return {
         "number": topic.topic,
@@ -163,7 +169,7 @@ def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
         "is_unstable": topic.topic in findings.unstable,
         "first_words": ", ".join(topic.words[:LEADING_WORDS]),
         "class_name": topic.class_name,
-        "of_tenth": signed(of_tenth),
+        "of_tenth": Digits.of_numbers(effects).shown(of_tenth, sign=True),
         **_estimate(topic, findings),
     }
 
@@ -192,6 +198,7 @@ def _quality(findings: Findings) -> dict[str, Any]:
         form = "{:.0%}" if rival.measure == "accuracy" else "{:.3f}"
         content |= {
             "rival": rival.name,
+            "same": held_out is not None and rival.n_documents == held_out.n_documents,
             "rival_n": f"{rival.n_documents:,}",
             "measure": "share of right classes" if rival.measure == "accuracy" else "predictive R²",
             "ours": form.format(rival.ours),
