@@ -52,7 +52,7 @@ $(BIN)/python:
 
 # the last line compiles the kernel of the demo, once, into numba's cache
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[plot]'
 	$(BIN)/python -c "from dslda.families.gaussian import Gaussian; from dslda.variational.compiling import kernel_of; kernel_of(Gaussian())"
 	touch $@
 

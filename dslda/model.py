@@ -408,9 +408,9 @@ class Model:
         """The documents that each topic describes best.
 
         Documents are ordered by the lower end of Wilson's 95% interval of the topic's share in their known words, as if
-        these were draws, so that three words do not win. Of documents with the same words the first counts. The corpus is read
-        one partition at a time. Of a large one, 20,000 documents are compared, fewer for very many topics: a sample
-        that depends on the corpus alone.
+        these were draws, so that three words do not win. Of documents with the same words the first counts; those with less
+        than 5% of the topic do not. The corpus is read one partition at a time. Of a large one, 20,000 documents are
+        compared, fewer for very many topics: a sample that is the same each time.
 
         Parameters
         ----------
@@ -426,8 +426,8 @@ class Model:
         -------
         pandas.DataFrame
             A row for each topic and document, the best first: `topic`, `id`, `row` (position in the corpus), `share` of the
-            topic in the document's known words, `known_tokens`, `observed` and `predicted` response (missing without one), and
-            `words`, those that carry the topic in the document.
+            topic in the document's known words, `known_tokens`, `observed` and `predicted` response (missing without one),
+            and `words`, those that carry the topic in the document.
 
         Raises
         ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dslda.cluster.opening import ClusterOptions
+    from dslda.corpus.store import Corpus
     from dslda.model import Model
 
 __all__ = ["command"]
@@ -33,7 +35,7 @@ PARTITION_TOKENS = 10_000
 """The only setting that is not the default: some 16 partitions, so that two cores end an iteration together. It changes no
 result that one would see."""
 
-HELD_OUT_FOLDS = 5
+HOLD_OUT = 0.2
 LDA_PASSES = 10
 SEED = 0
 
@@ -55,17 +57,17 @@ Examples:
     metavar="DIR",
     default="dslda-demo",
     show_default=True,
-    help="Folder for corpus and model.",
+    help="Folder for corpus, model and report.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the corpus and model of an earlier demo.")
+@click.option("--overwrite", is_flag=True, help="Replace the corpus, model and report of an earlier demo.")
 @cluster_options
 @json_option
 def command(*, out: str, overwrite: bool, cluster: ClusterOptions, json_logs: bool) -> None:
     """Learn from reviews of women's clothing what makes customers give many or few stars.
 
     Counts a sample of the 22,641 reviews that come with dslda, trains on four fifths, prints the topics, and
-    compares predictions for the other fifth with those of LDA + regression, lasso, and ridge on TF-IDF. Takes
-    about a minute, and once after installation a minute or two more.
+    compares predictions for the other fifth with those of LDA + regression, lasso, and ridge on TF-IDF. Ends with
+    a page to look at, if matplotlib is installed. Takes about a minute, and once after installation a minute or two more.
     """
     began = time.perf_counter()
     with logging_to_stderr(json_logs=json_logs):
@@ -90,9 +92,11 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
         lda_ridge_pipeline,
         tfidf_ridge_pipeline,
     )
-    from dslda.evaluation.metrics import folds, predictive_r2
+    from dslda.evaluation.metrics import held_out as kept_out
+    from dslda.evaluation.metrics import predictive_r2
     from dslda.ingestion.ingest import ingest
     from dslda.persistence.model_store import check_model_output
+    from dslda.report.page import check_page_output
     from dslda.settings import SETTINGS
     from dslda.training.train import train
 
@@ -101,8 +105,11 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
     if os.path.exists(out) and not os.path.isdir(out):
         raise InputError("must be a folder, got a file", place=out, remedy="choose another with {out=}")
     corpus_path, model_path = os.path.join(out, "clothing.corpus"), os.path.join(out, "clothing.model")
+    page_path = os.path.join(out, "report.html")
     check_corpus_output(corpus_path, overwrite=overwrite)
     check_model_output(model_path, overwrite=overwrite)
+    if os.path.isdir(out):
+        check_page_output(page_path, overwrite=overwrite)
 
     reviews = load_clothing()
     rows = np.sort(np.random.default_rng(SEED).permutation(len(reviews.ids))[-N_REVIEWS:])
@@ -120,7 +127,9 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
         overwrite=overwrite,
     )
 
-    training, held_out = folds(corpus.n_documents, HELD_OUT_FOLDS, seed=SEED)[0]
+    # the reviews that --hold-out 0.2 keeps out, which the model remembers
+    mask = kept_out(corpus.n_documents, HOLD_OUT)
+    training, held_out = np.flatnonzero(~mask), np.flatnonzero(mask)
     y = reviews.responses[RESPONSE][rows]
     results: dict[str, tuple[float, float]] = {}
 
@@ -139,7 +148,7 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
         model = train(
             corpus,
             response=RESPONSE,
-            documents=training,
+            hold_out=HOLD_OUT,
             client=chosen_client(cluster),
             progress=LogProgress() if json_logs else None,
         )
@@ -163,17 +172,34 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
         click.echo(f"* fitting a rival: {name}")
         judge(name, predict)
     _show(model, len(held_out), results)
-    corpus_name, model_name = (
-        shlex.quote(path if "://" in path else os.path.relpath(path)) for path in (corpus_path, model_path)
+    has_page = _report(model, corpus, page_path, overwrite=overwrite)
+    corpus_name, model_name, page_name = (
+        shlex.quote(os.path.relpath(path)) for path in (corpus_path, model_path, page_path)
     )
     dslda, seconds = _program(), time.perf_counter() - began
+    report = f"{dslda} report {model_name} --corpus {corpus_name} --out {page_name}"
     click.echo(
-        f"\nDone in {seconds:.0f} s. The model is in {model_name}, the corpus in {corpus_name}. Try next:\n"
+        f"\nDone in {seconds:.0f} s. The model is in {model_name}, the corpus in {corpus_name}.\n"
+        + (
+            f"Open {page_name} in a browser: the topics with their reviews, and how far to trust them.\n"
+            if has_page
+            else f"For a page with figures: pip install 'dslda[plot]', then {report}\n"
+        )
+        + "Try next:\n"
         f"  {dslda} topics {model_name} --top 20\n"
         f"  {dslda} predict {model_name} {corpus_name} --out predictions.csv\n"
         f"  {dslda} train {corpus_name} --response age --topics 10 --out age.model\n"
         f"  {dslda} ingest --help                      to bring your own texts"
     )
+
+
+def _report(model: Model, corpus: Corpus, page_path: str, *, overwrite: bool) -> bool:
+    """Write the report, if matplotlib is there; return whether it is."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return False
+    click.echo("* writing the report")
+    model.report(page_path, corpus, overwrite=overwrite)
+    return True
 
 
 def _terms_of_defaults(counts: Any, vocabulary: tuple[str, ...]) -> tuple[list[str], Any]:

@@ -30,7 +30,9 @@ The page needs neither a network nor JavaScript, and prints. Its figures take ma
 pip install 'dslda[plot]'. docs/report.md describes it.""",
 )
 @click.argument("model_path", metavar="MODEL")
-@click.option("--out", type=OUTPUT, required=True, metavar="FILE", help="The page: a local file or any fsspec URL.")
+@click.option(
+    "--out", type=OUTPUT, required=True, metavar="FILE", help="The page: a local file or any fsspec URL."
+)
 @click.option("--overwrite", is_flag=True, help="Replace a page at --out.")
 @click.option("--corpus", metavar="CORPUS", help="Documents, usually those trained on.")
 @click.option(
@@ -47,7 +49,9 @@ pip install 'dslda[plot]'. docs/report.md describes it.""",
     show_default=True,
     help="Show texts, or else words, of single documents; --no-excerpts is for data that may not leave.",
 )
-@click.option("--realign", is_flag=True, help="Match the terms of the corpus by name if its vocabulary differs.")
+@click.option(
+    "--realign", is_flag=True, help="Match the terms of the corpus by name if its vocabulary differs."
+)
 @own_family_option
 @json_option
 def command(

@@ -49,7 +49,8 @@ def contribution_steps(model: Model, table: pa.Table, row: int = 0) -> tuple[flo
     values.pop("id")
     if total is None or average is None or any(value is None for value in values.values()):
         raise InputError(
-            "must have a known word and all covariates, with contributions relative to the average", parameter="table"
+            "must have a known word and all covariates, with contributions relative to the average",
+            parameter="table",
         )
     by_number = {topic.topic: topic for topic in model.topics(top=4)}
 

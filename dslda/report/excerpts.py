@@ -21,7 +21,7 @@ from dslda.inputs.reading import ReadingRules
 from dslda.persistence.model_record import ModelRecord
 from dslda.wording import printable
 
-__all__ = ["Excerpt", "Marker", "TextSource", "excerpt"]
+__all__ = ["Excerpt", "Marker", "TextSource", "excerpt", "tidy"]
 
 Excerpt: TypeAlias = list[tuple[str, bool]]
 """Pieces of text, and whether each is marked."""
@@ -154,7 +154,9 @@ class Marker:
                 found = self._analyze(text[first[0] : last[1]])
                 weight = max((terms[term] for term in found if term in terms), default=0.0)
                 # a pair holds its words too
-                if weight and (size == 1 or any(term.count(" ") == size - 1 for term in found if term in terms)):
+                if weight and (
+                    size == 1 or any(term.count(" ") == size - 1 for term in found if term in terms)
+                ):
                     places.append((first[0], last[1], weight))
         return places
 

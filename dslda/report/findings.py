@@ -91,7 +91,9 @@ class Findings:
         sample = self.sample
         if sample is None:
             return np.zeros(0, dtype=np.bool_)
-        known = np.array([o == o and o is not None and p == p and p is not None for o, p in self._pairs], dtype=np.bool_)
+        known = np.array(
+            [o == o and o is not None and p == p and p is not None for o, p in self._pairs], dtype=np.bool_
+        )
         kept = known & sample.unseen
         return kept if kept.sum() >= FEWEST_UNSEEN else known
 
@@ -117,8 +119,8 @@ class Findings:
                 "responses, so new documents are predicted less well."
             )
         return (
-            f"These are {documents}{of_all} of another corpus than the one trained on. If training has seen some of them, new "
-            "documents are predicted less well."
+            f"These are {documents}{of_all} of another corpus than the one trained on. If training has seen some of them, "
+            "new documents are predicted less well."
         )
 
     def say(self, note: Note) -> str:

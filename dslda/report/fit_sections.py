@@ -22,7 +22,12 @@ def example(findings: Findings) -> dict[str, Any] | None:
     model, corpus = findings.model, findings.corpus
     if findings.has_classes or corpus is None or model.topic_prevalence is None:
         return None
-    shown = {each.row: each for found in findings.documents.values() for each in found if each.predicted is not None}
+    shown = {
+        each.row: each
+        for found in findings.documents.values()
+        for each in found
+        if each.predicted is not None
+    }
     if not shown:
         return None
     rows = sorted(shown)
@@ -48,8 +53,8 @@ def example(findings: Findings) -> dict[str, Any] | None:
             document_figures.contributions(model, table, chosen),
             key="example",
             title=f"Contributions to the prediction for document {document.id}",
-            description=f"From the average document, {digits.shown(average)}, to this document, {digits.shown(total)}; the table "
-            "beside it has the steps.",
+            description=f"From the average document, {digits.shown(average)}, to this document, {digits.shown(total)}; the "
+            "table beside it has the steps.",
         ),
     }
 
@@ -58,7 +63,9 @@ def predictions(findings: Findings) -> dict[str, Any]:
     """Figures of predictions against observed responses, or why there are none."""
     sample, record = findings.sample, findings.model.record
     if sample is None or findings.corpus is None:
-        return {"why_not": "This report was made without a corpus, so it has no documents to compare predictions with."}
+        return {
+            "why_not": "This report was made without a corpus, so it has no documents to compare predictions with."
+        }
     compared = findings.compared
     if compared.sum() < FEWEST:
         return {
@@ -77,8 +84,8 @@ def predictions(findings: Findings) -> dict[str, Any]:
             "confusion",
             prediction_figures.confusion(observed.tolist(), predicted.tolist(), classes=record.classes or ()),
             "Predicted and observed classes",
-            "Each row has the documents of an observed class: the darker a cell, the more of them were predicted as its column. "
-            "On the diagonal predictions are right.",
+            "Each row has the documents of an observed class: the darker a cell, the more of them were predicted as its "
+            "column. On the diagonal predictions are right.",
         )
     elif record.classes is not None and record.level_numbers is None:
         event = f"{name} = {record.classes[1]}"
@@ -95,10 +102,15 @@ def predictions(findings: Findings) -> dict[str, Any]:
             "Each row has the documents with one observed value: the dot is the median prediction, the thick bar half of the "
             "predictions, the thin one nine of ten. The tick is where predictions would be right."
             if len(np.unique(y)) <= prediction_figures.MOST_LEVELS
-            else "The darker a cell, the more documents it holds. Dots are the means of tenths of the predictions; on the dashed "
-            "line predictions are right."
+            else "The darker a cell, the more documents it holds. Dots are the means of tenths of the predictions; on the "
+            "dashed line predictions are right."
         )
-        add("observed", prediction_figures.predictions(y, expected, response=name), "Predicted and observed", caption)
+        add(
+            "observed",
+            prediction_figures.predictions(y, expected, response=name),
+            "Predicted and observed",
+            caption,
+        )
         add(
             "residuals",
             prediction_figures.residuals(y, expected, response=name),
@@ -113,6 +125,6 @@ def predictions(findings: Findings) -> dict[str, Any]:
                 (observed == predicted).astype(float), sample.certainty[compared], event="the predicted class"
             ),
             "Do the probabilities hold?",
-            "Documents in tenths of the probability of their predicted class, and the share of them where that class is right.",
+            "Documents in tenths of the probability of their predicted class, and the share of them where it is right.",
         )
     return {"figures": figures, "documents": findings.compared_in_words}

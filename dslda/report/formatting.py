@@ -17,15 +17,19 @@ MOST_DECIMALS = 6
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Decimals that coefficients are shown with: those in which their standard errors have one digit, where these are known."""
+    """Decimals that numbers of one kind are shown with."""
 
     decimals: int
 
     @classmethod
     def of(cls, topics: Sequence[Topic]) -> Digits:
-        """The decimals for all topics of a model."""
+        """Decimals in which the standard errors of the coefficients have one digit, where these are known."""
         errors = sorted(t.standard_error for t in topics if t.standard_error > 0.0)
-        scale = errors[len(errors) // 2] if errors else max((abs(t.coefficient) for t in topics), default=1.0) / 100.0
+        scale = (
+            errors[len(errors) // 2]
+            if errors
+            else max((abs(t.coefficient) for t in topics), default=1.0) / 100.0
+        )
         if not scale > 0.0:
             return cls(2)
         return cls(min(max(-math.floor(math.log10(scale)), 1), MOST_DECIMALS))
@@ -56,5 +60,5 @@ def with_minus(number: str) -> str:
 def response_value(value: Any) -> str:
     """An observed or predicted response; a dash where it is missing."""
     if value is None:
-        return "–"
+        return "\N{EN DASH}"
     return with_minus(f"{value:.3g}") if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Figures of matplotlib as SVG inside a page: with text as text, a title for those who do not see them, and the page's colours."""
+"""Figures of matplotlib as SVG inside a page: text as text, a title for those who do not see them, the page's colours."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def inline_svg(axes: Any, *, key: str, title: str, description: str) -> str:
     across, up = _points(width), _points(height)
     tree.set("style", f"--natural: {across * PIXELS:.0f}px; aspect-ratio: {across} / {up}")
     for position, (tag, text) in enumerate((("title", title), ("desc", description))):
-        element = ElementTree.Element(f"{{{SVG}}}{tag}", {"id": f"{key}-{tag.replace('desc', 'description')}"})
+        element = ElementTree.Element(
+            f"{{{SVG}}}{tag}", {"id": f"{key}-{tag.replace('desc', 'description')}"}
+        )
         element.text = text
         tree.insert(position, element)
     return ElementTree.tostring(tree, encoding="unicode")

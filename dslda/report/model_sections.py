@@ -25,11 +25,15 @@ def caution(findings: Findings) -> dict[str, Any]:
     model = findings.model
     training = model.training
     said = [
-        findings.say(note) for note in model_notes.notes(model) if not str(note).startswith("Words beyond the topics")
+        findings.say(note)
+        for note in model_notes.notes(model)
+        if not str(note).startswith("Words beyond the topics")
     ]
     if not training.converged:
         how = "was stopped" if training.interrupted else "ended at its cap of iterations"
-        said.append(f"Training {how} before it converged: more iterations may change topics and coefficients.")
+        said.append(
+            f"Training {how} before it converged: more iterations may change topics and coefficients."
+        )
     if training.n_unconverged:
         said.append(
             f"The topics of {number_of(training.n_unconverged, 'document')} were not final when training ended."
@@ -54,7 +58,11 @@ def beyond(findings: Findings) -> dict[str, Any] | None:
     rows = findings.model.words_beyond(BEYOND_WORDS)
     if not rows:
         return None
-    return {"rows": rows[:MOST_NAMES], "n_hidden": max(len(rows) - MOST_NAMES, 0), "share": f"{rows[0].share:.0%}"}
+    return {
+        "rows": rows[:MOST_NAMES],
+        "n_hidden": max(len(rows) - MOST_NAMES, 0),
+        "share": f"{rows[0].share:.0%}",
+    }
 
 
 def training(findings: Findings) -> dict[str, Any] | None:

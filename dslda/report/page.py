@@ -53,7 +53,9 @@ def write_report(
     record = model.scoring_record
     source = None
     if corpus is None:
-        given = [name for name, value in {"texts": texts, "realign": realign or None}.items() if value is not None]
+        given = [
+            name for name, value in {"texts": texts, "realign": realign or None}.items() if value is not None
+        ]
         if given:
             raise InputError(
                 "must be left out without a corpus, whose documents it is about",
@@ -70,8 +72,12 @@ def write_report(
             raise InputError("must be left out where excerpts are", parameter="texts")
         if texts is not None:
             source = TextSource(record, corpus, texts, **reading)
-    if texts is None and (given := [name for name, value in reading.items() if value not in (None, "auto", ())]):
-        raise InputError("is for texts, and none are given", parameter=given[0], remedy="name them with {texts=}")
+    if texts is None and (
+        given := [name for name, value in reading.items() if value not in (None, "auto", ())]
+    ):
+        raise InputError(
+            "is for texts, and none are given", parameter=given[0], remedy="name them with {texts=}"
+        )
     findings = _found(model, corpus, source, excerpts=excerpts, realign=realign, words=words)
     page = _rendered(findings)
     # a lone surrogate of a text becomes a character that browsers show as unknown
@@ -95,9 +101,13 @@ def check_page_output(
     location = Location.of(out, storage_options)
     check_not_in_store(location)
     if location.local and os.path.isdir(location.url):
-        raise InputError("must be a file, got a folder", place=location.url, remedy="name a file in it with {out=}")
+        raise InputError(
+            "must be a file, got a folder", place=location.url, remedy="name a file in it with {out=}"
+        )
     if location.local and not os.path.isdir(os.path.dirname(location.url)):
-        raise InputError("its folder is not there", place=location.url, remedy=("make it first", "choose another path"))
+        raise InputError(
+            "its folder is not there", place=location.url, remedy=("make it first", "choose another path")
+        )
     fs, path = location.file_system()
     if fs.exists(path):
         if not overwrite:
@@ -136,7 +146,9 @@ def _found(
     chosen = [topic.topic for topic in topics_with_cards(model, findings.topics)]
     findings.sample = sampled_documents(record, corpus, n_best=N_DOCUMENTS, realign=realign, topics=chosen)
     logger.info(
-        "%s of %s predicted", f"{len(findings.sample.rows):,}", number_of(findings.sample.n_documents, "document")
+        "%s of %s predicted",
+        f"{len(findings.sample.rows):,}",
+        number_of(findings.sample.n_documents, "document"),
     )
     findings.documents = representatives(record, corpus, findings.sample, realign=realign)
     if source is not None:

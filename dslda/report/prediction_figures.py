@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.exceptions import InputError
 from dslda.report.drawing import HIGHER, INK, LOWER, MUTED, axes_of, clipped, tidied
+from dslda.report.representatives import wilson
 
 __all__ = ["calibration", "confusion", "predictions", "residuals"]
 
@@ -22,7 +23,9 @@ SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_CLASSES = 30
 
 
-def predictions(observed: ArrayLike, predicted: ArrayLike, *, response: str = "response", ax: Any = None) -> Any:
+def predictions(
+    observed: ArrayLike, predicted: ArrayLike, *, response: str = "response", ax: Any = None
+) -> Any:
     """Predictions against observed responses.
 
     Where few responses differ, such as stars, each has the spread of its predictions: the median, the half in the middle
@@ -72,7 +75,9 @@ def predictions(observed: ArrayLike, predicted: ArrayLike, *, response: str = "r
     return tidied(ax, grid="both")
 
 
-def residuals(observed: ArrayLike, predicted: ArrayLike, *, response: str = "response", ax: Any = None) -> Any:
+def residuals(
+    observed: ArrayLike, predicted: ArrayLike, *, response: str = "response", ax: Any = None
+) -> Any:
     """Observed response minus prediction, in tenths of the predictions: the median, the half in the middle, and 90%.
 
     Medians far from 0 say that predictions of this size are too low or too high. Parameters and errors are those of
@@ -91,7 +96,9 @@ def residuals(observed: ArrayLike, predicted: ArrayLike, *, response: str = "res
     return tidied(ax)
 
 
-def calibration(happened: ArrayLike, probability: ArrayLike, *, event: str = "the event", ax: Any = None) -> Any:
+def calibration(
+    happened: ArrayLike, probability: ArrayLike, *, event: str = "the event", ax: Any = None
+) -> Any:
     """How often an event happened, against its predicted probability, in tenths of the documents.
 
     Bars are 95% intervals of the share (Wilson's). On the dashed line probabilities are right.
@@ -111,8 +118,6 @@ def calibration(happened: ArrayLike, probability: ArrayLike, *, event: str = "th
     InputError
         As :func:`predictions`.
     """
-    from dslda.report.representatives import wilson
-
     y, expected = _pair(happened, probability)
     ax = axes_of(ax, width=4.4, height=3.5)
     ax.plot([0.0, 1.0], [0.0, 1.0], color=MUTED, linewidth=1.0, linestyle=(0, (4, 3)))
@@ -128,7 +133,9 @@ def calibration(happened: ArrayLike, probability: ArrayLike, *, event: str = "th
     return tidied(ax, grid="both")
 
 
-def confusion(observed: Sequence[Any], predicted: Sequence[Any], *, classes: Sequence[str], ax: Any = None) -> Any:
+def confusion(
+    observed: Sequence[Any], predicted: Sequence[Any], *, classes: Sequence[str], ax: Any = None
+) -> Any:
     """Shares of the predicted classes among documents of each observed class; the diagonal is right.
 
     Parameters
@@ -180,7 +187,8 @@ def _pair(observed: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64
     y, expected = (np.asarray(values, dtype=np.float64) for values in (observed, predicted))
     if y.shape != expected.shape or y.ndim != 1:
         raise InputError(
-            f"must have as many values as predictions, got shapes {y.shape} and {expected.shape}", parameter="observed"
+            f"must have as many values as predictions, got shapes {y.shape} and {expected.shape}",
+            parameter="observed",
         )
     known = np.isfinite(y) & np.isfinite(expected)
     if not known.any():

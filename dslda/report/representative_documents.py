@@ -69,11 +69,11 @@ def representatives(
     """The documents of each topic of a sample, the best first; their partitions are read once more."""
     best, wanted = sample.best, sample.best.rows
     places = np.searchsorted(sample.rows, wanted)
-    known: dict[int, tuple[Any, ...]] = {}
+    known: dict[int, tuple[int, Any, Any]] = {}
     for row, place in zip(wanted.tolist(), places.tolist(), strict=True):
         observed = sample.observed if sample.names is None else sample.names
-        values = (observed[place], sample.predicted[place])
-        known[row] = (int(sample.known_tokens[place]), *(None if v != v else v for v in values))
+        y, expected = (None if v != v else v for v in (observed[place], sample.predicted[place]))
+        known[row] = (int(sample.known_tokens[place]), y, expected)
     of_row: dict[int, list[tuple[int, float]]] = {row: [] for row in known}
     for topic in best.topics:
         for row, share in best.of(topic):
@@ -105,7 +105,9 @@ def representatives_table(
     n_topics = record.parameters.n_topics
     if not isinstance(corpus, Corpus):
         raise InputError(
-            f"must be a corpus, got {type(corpus).__name__}", parameter="corpus", remedy="open one with {open_corpus()}"
+            f"must be a corpus, got {type(corpus).__name__}",
+            parameter="corpus",
+            remedy="open one with {open_corpus()}",
         )
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise InputError(f"must be a whole number of at least 1, got {n!r:.60}", parameter="n")

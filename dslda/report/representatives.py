@@ -16,6 +16,8 @@ __all__ = ["BestDocuments", "carrying_words", "wilson"]
 NORMAL_95 = 1.959964
 CARRYING = 8
 """Words that carry a topic in a document, at most."""
+LEAST_SHARE = 0.05
+"""Share of its words below which a document is about something else."""
 
 Candidate: TypeAlias = tuple[float, int, int, float]
 """Lower end of the share, less its row (so that the first of equals wins), a hash of the words, the share."""
@@ -37,7 +39,7 @@ class BestDocuments:
 
     Documents are ordered by the lower end of Wilson's 95% interval of the topic's share in their known words, as if these
     words were draws. So three words of one topic (at least 44% of it) come after thirty of which 80% are of it (63%).
-    Of documents with the same words the first counts.
+    Of documents with the same words the first counts; those with less than 5% of the topic do not.
 
     Parameters
     ----------
@@ -69,6 +71,8 @@ class BestDocuments:
             for d in np.argsort(-column, kind="stable")[: 4 * self._n].tolist():
                 if column[d] <= bar:
                     break
+                if not shares[d, topic] >= LEAST_SHARE:
+                    continue
                 own = slice(block.indptr[d], block.indptr[d + 1])
                 words = hash((block.terms[own].tobytes(), block.counts[own].tobytes()))
                 candidates.append((float(column[d]), -int(rows[d]), words, float(shares[d, topic])))
@@ -98,8 +102,8 @@ def carrying_words(
     """The words of a document that carry a topic in it, the strongest first.
 
     A word counts by its part in what sets the topic apart, p(w | topic) log(p(w | topic) / p(w)), by the share of its
-    occurrences that is of the topic given the topics of the document, and by the square root of their number. So neither common
-    words win, nor rare ones that the topic hardly knows.
+    occurrences that is of the topic given the topics of the document, and by the square root of their number. So neither
+    common words win, nor rare ones that the topic hardly knows.
 
     Parameters
     ----------

@@ -156,9 +156,7 @@ def counted_blocks(
     alignment = corpus_alignment(corpus, record, realign=realign)
     names = check_columns(corpus, record)
     responses = [record.response] if record.response in corpus.response_names else []
-    for rows, block in chosen_blocks(
-        corpus, documents, responses=responses, covariates=names, doc_id=True
-    ):
+    for rows, block in chosen_blocks(corpus, documents, responses=responses, covariates=names, doc_id=True):
         columns = columns_of_corpus(block.covariates, record, corpus.levels, rows)
         yield rows, block, replace(aligned_block(block, alignment), columns=columns)
 
@@ -198,7 +196,10 @@ def observed_responses_of(
     known = set(classes)
     names = np.array(
         [
-            None if value != value or (name := number_name(value) if stored is None else stored[int(value)]) not in known else name
+            None
+            if value != value
+            or (name := number_name(value) if stored is None else stored[int(value)]) not in known
+            else name
             for value in values.tolist()
         ],
         dtype=object,

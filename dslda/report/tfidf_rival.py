@@ -70,11 +70,17 @@ def tfidf_rival(record: ModelRecord, corpus: Corpus, sample: SampledDocuments) -
     if len(judging) < FEWEST or len(set(y[judging].tolist())) < 2:
         return None
     rival = TfidfRegression(kind, len(classes)).fit(counts_of_corpus(corpus, training), y[training])
-    theirs, ours, truth = rival.predict(counts_of_corpus(corpus, judging)), sample.predicted[place], y[judging]
+    theirs, ours, truth = (
+        rival.predict(counts_of_corpus(corpus, judging)),
+        sample.predicted[place],
+        y[judging],
+    )
     if not classes:
         name = "Poisson regression on TF-IDF" if is_count else "ridge regression on TF-IDF"
         ours = ours.astype(np.float64)
-        return Rival(name, len(truth), "predictive_r2", predictive_r2(truth, ours), predictive_r2(truth, theirs))
+        return Rival(
+            name, len(truth), "predictive_r2", predictive_r2(truth, ours), predictive_r2(truth, theirs)
+        )
     # a number is the probability of the second of two classes
     said = _numbers(classes, ours, ours) if ours.dtype == object else (ours > 0.5).astype(np.float64)
     right = (float(np.mean(said == truth)), float(np.mean(theirs.argmax(axis=1) == truth)))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dslda.exceptions import InputError
 from dslda.report.drawing import (
     HIGHER,
     INK,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from dslda.coefficients import Topic
     from dslda.model import Model
 
-__all__ = ["EACH_END", "class_map", "both_ends", "topics", "words"]
+__all__ = ["EACH_END", "both_ends", "class_map", "topics", "words"]
 
 EACH_END = 15
 """Topics at either end that a figure shows, of more than twice as many: more would be no larger than their lines."""
@@ -92,13 +93,19 @@ def topics(model: Model, *, narrow: bool = False, ax: Any = None) -> Any:
         across = ax.get_yaxis_transform()
         for place, label in zip(places, labels, strict=True):
             ax.text(
-                *(0.0, place - 0.24, clipped(label, 52)), transform=across, color=INK, fontsize=8.5, parse_math=False
+                *(0.0, place - 0.24, clipped(label, 52)),
+                transform=across,
+                color=INK,
+                fontsize=8.5,
+                parse_math=False,
             )
     else:
         ax.set_yticks(places, labels, parse_math=False)
     if len(rows) < len(all_rows):
         text = f"{len(all_rows) - len(rows):,} topics between these are not shown"
-        ax.text(0.01, EACH_END, text, transform=ax.get_yaxis_transform(), va="center", fontsize=8.5, color=MUTED)
+        ax.text(
+            0.01, EACH_END, text, transform=ax.get_yaxis_transform(), va="center", fontsize=8.5, color=MUTED
+        )
     ax.set_xlabel(coefficient_axis(model), parse_math=False)
     tidied(ax)
     if narrow:  # lines would run through the words
@@ -148,7 +155,9 @@ def class_map(model: Model, ax: Any = None) -> Any:
     ax.set_xlim(-0.5, len(names) - 0.5)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_yticks(range(len(order)), labelled, parse_math=False)
-    ax.set_xticks(range(len(names)), [clipped(name, 24) for name in names], rotation=60, ha="right", parse_math=False)
+    ax.set_xticks(
+        range(len(names)), [clipped(name, 24) for name in names], rotation=60, ha="right", parse_math=False
+    )
     ax.tick_params(axis="x", rotation=60)
     tidied(ax, grid="")
     ax.spines["bottom"].set_visible(False)
@@ -173,8 +182,6 @@ def words(model: Model, topic: int, *, top: int = 15, ax: Any = None) -> Any:
     InputError
         There is no such topic, `top` is below 1, or matplotlib is not installed.
     """
-    from dslda.exceptions import InputError
-
     rows = {row.topic: row for row in model.topics(top=top)}
     if topic not in rows:
         raise InputError(f"must be in 0..{model.n_topics - 1}, got {topic!r:.60}", parameter="topic")

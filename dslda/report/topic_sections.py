@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dslda.persistence.model_record import HeldOut
@@ -137,7 +138,10 @@ def _card(topic: Topic, findings: Findings) -> dict[str, Any]:
         for each in findings.documents.get(topic.topic, ())
     ]
     return _leading(topic, findings) | {
-        "words": [(word, f"{p:.4f}", round(100.0 * p / most)) for word, p in zip(topic.words, topic.probabilities, strict=True)],
+        "words": [
+            (word, f"{p:.4f}", round(100.0 * p / most))
+            for word, p in zip(topic.words, topic.probabilities, strict=True)
+        ],
         "lowers": not findings.has_classes and topic.coefficient < findings.average,
         "measures": _measures(topic),
         "documents": documents,
@@ -148,7 +152,12 @@ def _measures(topic: Topic) -> list[tuple[str, str, str]]:
     """Name, value and meaning of each measure that a topic has."""
     measures = [
         ("prevalence", topic.prevalence, "share of all words that are of this topic", "{:.1%}"),
-        ("coherence", topic.coherence, "how much more often than by chance its top words share a document, -1 to 1", "{:.2f}"),
+        (
+            "coherence",
+            topic.coherence,
+            "how much more often than by chance its top words share a document, -1 to 1",
+            "{:.2f}",
+        ),
         ("exclusivity", topic.exclusivity, "1 if no other topic has its top words", "{:.2f}"),
         ("stability", topic.stability, "how much of it other starts of training find, 0 to 1", "{:.2f}"),
     ]
@@ -188,7 +197,12 @@ def _estimate(row: Any, findings: Findings) -> dict[str, Any]:
 def _quality(findings: Findings) -> dict[str, Any]:
     """The headline figure, in a sentence, beside that of the rival."""
     model, held_out = findings.model, findings.model.training.held_out
-    content: dict[str, Any] = {"response": findings.response, "intervals": (), "rival": None, "measured": None}
+    content: dict[str, Any] = {
+        "response": findings.response,
+        "intervals": (),
+        "rival": None,
+        "measured": None,
+    }
     if held_out is not None:
         content |= {"measured": True} | _in_words(held_out, findings)
     else:
@@ -206,7 +220,9 @@ def _quality(findings: Findings) -> dict[str, Any]:
         }
     reference = model.record.reference
     if reference is not None and reference.intervals is not None:
-        content["intervals"] = _interval_rows(reference.intervals.borders.tolist(), reference.intervals.bounds.tolist())
+        content["intervals"] = _interval_rows(
+            reference.intervals.borders.tolist(), reference.intervals.bounds.tolist()
+        )
     return content
 
 
@@ -214,13 +230,16 @@ def _in_words(held_out: HeldOut, findings: Findings) -> dict[str, Any]:
     documents = number_of(held_out.n_documents, "document")
     if held_out.measure == "accuracy":
         error = "" if held_out.standard_error is None else f" (standard error {held_out.standard_error:.1%})"
-        return {"figure": f"{held_out.value:.0%}", "sentence": f"of the classes of {documents} kept from training are right{error}."}
+        return {
+            "figure": f"{held_out.value:.0%}",
+            "sentence": f"of the classes of {documents} kept from training are right{error}.",
+        }
     error = "" if held_out.standard_error is None else f", standard error {held_out.standard_error:.3f}"
     worse = " That is worse than saying the mean of all." if held_out.is_worse_than_mean else ""
     return {
         "figure": f"{max(held_out.value, 0.0):.0%}",
-        "sentence": f"of the variation of {findings.response} among {documents} kept from training is explained (predictive R² "
-        f"{held_out.value:.3f}{error}; 1 is perfect, 0 no better than the mean).{worse}",
+        "sentence": f"of the variation of {findings.response} among {documents} kept from training is explained (predictive "
+        f"R² {held_out.value:.3f}{error}; 1 is perfect, 0 no better than the mean).{worse}",
     }
 
 
@@ -229,6 +248,6 @@ def _interval_rows(borders: Sequence[float], bounds: Sequence[Sequence[float]]) 
     ends = [f"{border:.3g}" for border in borders]
     places = ["all predictions"]
     if ends:
-        between = [f"predictions of {a} to {b}" for a, b in zip(ends, ends[1:], strict=False)]
+        between = [f"predictions of {a} to {b}" for a, b in pairwise(ends)]
         places = [f"predictions below {ends[0]}", *between, f"predictions above {ends[-1]}"]
     return [(place, signed(low), signed(high)) for place, (low, high) in zip(places, bounds, strict=True)]

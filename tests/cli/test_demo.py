@@ -15,6 +15,7 @@ from dslda.corpus.store import open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.model import load_model
 from dslda.settings import SETTINGS
+from tests.helpers.pages import read_page
 
 Dslda = Callable[..., Any]
 
@@ -44,6 +45,10 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
         assert ", ".join(topic.words) in done.out
     assert f"The mean of rating in training is {model.response_summary.mean:.4g}." in done.out
     assert "it is a lower bound" in done.out
+    assert "report.html in a browser" in done.out
+    page = read_page(tmp_path / "demo" / "report.html")
+    assert "120 documents that were kept from training" in page.text
+    assert len(page.all("mark")) > 20
     predicted = dslda("predict", tmp_path / "demo" / "clothing.model", tmp_path / "demo" / "clothing.corpus")
     assert len(predicted.out.splitlines()) == 601
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 __all__ = ["Page", "read_page"]
 
 VOID = frozenset({"meta", "br", "link", "img", "input", "hr"})
-LOADING = frozenset({"script", "link", "img", "iframe", "object", "embed", "image", "foreignobject", "base", "form"})
+LOADING = frozenset(
+    {"script", "link", "img", "iframe", "object", "embed", "image", "foreignobject", "base", "form"}
+)
 """Elements that run, fetch or send something."""
 
 
@@ -97,5 +100,5 @@ def read_page(path: Path) -> Page:
     levels = [int(e.tag[1]) for e in page.elements if e.tag in ("h1", "h2", "h3", "h4")]
     assert levels.count(1) == 1
     assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), levels
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
     return page

@@ -16,7 +16,16 @@ from dslda.ingestion.ingest import ingest
 from dslda.model import Model
 from dslda.training.train import train
 
-HOSTILE = ("<script>x</script>", '"quoted"', "o'clock&amp;", "$x^2$", "</svg>]]>", "{{ 7 * 7 }}", "日本", "a\u202eb")
+HOSTILE = (
+    "<script>x</script>",
+    '"quoted"',
+    "o'clock&amp;",
+    "$x^2$",
+    "</svg>]]>",
+    "{{ 7 * 7 }}",
+    "日本",
+    "a\u202eb",
+)
 """Words, identifiers and names that end what they are in, or begin something else."""
 PLAIN = tuple(f"{theme}{i}" for theme in ("good", "bad", "plot") for i in range(6))
 N = 300
@@ -48,7 +57,14 @@ def made(folder: Path, vocabulary: Sequence[str], response: str, ids: Sequence[s
     """Ingest and train on documents of three themes, a tenth of them kept out."""
     counts, y = counts_of_themes(vocabulary, seed=1)
     y = np.round(3.0 + 2.0 * y, 2)
-    corpus = ingest(counts, folder / "c.corpus", vocabulary=vocabulary, response={response: y}, id=ids, partition_tokens=1500)
+    corpus = ingest(
+        counts,
+        folder / "c.corpus",
+        vocabulary=vocabulary,
+        response={response: y},
+        id=ids,
+        partition_tokens=1500,
+    )
     model = train(corpus, response=response, n_topics=3, objective="joint", hold_out=0.2, **settings)
     rows = counts.toarray()
     texts = [
