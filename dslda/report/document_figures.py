@@ -108,6 +108,7 @@ def contributions(model: Model, table: pa.Table, row: int = 0, ax: Any = None) -
     labels.append(f"this document  {digits.shown(total)}")
     ax.set_yticks(range(len(labels)), labels, parse_math=False)
     ax.invert_yaxis()
+    ax.use_sticky_edges = False
     ax.margins(x=0.06)
     ax.set_xlabel(coefficient_axis(model), parse_math=False)
     return tidied(ax)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import Note, Words
 from dslda.report.drawing import average_document
+from dslda.report.formatting import Digits
 from dslda.report.model_notes import unstable_topics
 from dslda.report.topic_figures import EACH_END, both_ends
 from dslda.wording import number_of
@@ -43,6 +44,8 @@ class Findings:
         None without a corpus.
     documents : mapping of int to sequence of Representative
         Those of the topics that have a card.
+    example : Representative or None
+        The document whose prediction is taken apart, with its largest topic.
     rival : Rival or None
     excerpts : {"texts", "words", "withheld"}
         What is shown of a document.
@@ -55,6 +58,7 @@ class Findings:
     corpus: Corpus | None = None
     sample: SampledDocuments | None = None
     documents: Mapping[int, Sequence[Representative]] = field(default_factory=dict)
+    example: Representative | None = None
     rival: Rival | None = None
     excerpts: str = "withheld"
     realign: bool = False
@@ -86,21 +90,22 @@ class Findings:
         return average_document(self.model)
 
     @cached_property
+    def digits(self) -> Digits:
+        """Decimals of the coefficients."""
+        return Digits.of(self.topics)
+
+    @cached_property
     def compared(self) -> NDArray[np.bool_]:
         """The documents of the sample whose responses are compared with their predictions."""
         sample = self.sample
         if sample is None:
             return np.zeros(0, dtype=np.bool_)
-        known = np.array(
-            [o == o and o is not None and p == p and p is not None for o, p in self._pairs], dtype=np.bool_
-        )
+        known = np.ones(len(sample.rows), dtype=np.bool_)
+        for values in (sample.observed, sample.predicted):
+            is_name = values.dtype == object
+            known &= [value is not None for value in values.tolist()] if is_name else np.isfinite(values)
         kept = known & sample.unseen
         return kept if kept.sum() >= FEWEST_UNSEEN else known
-
-    @property
-    def _pairs(self) -> list[tuple[Any, Any]]:
-        assert self.sample is not None
-        return list(zip(self.sample.observed.tolist(), self.sample.predicted.tolist(), strict=True))
 
     @property
     def compared_in_words(self) -> str:

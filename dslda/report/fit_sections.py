@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from dslda.exceptions import InputError
 from dslda.report import document_figures, prediction_figures
 from dslda.report.findings import Findings
 from dslda.report.formatting import Digits, response_value
 from dslda.report.inline_svg import inline_svg
 
-__all__ = ["example", "predictions"]
+__all__ = ["example", "example_topic", "predictions"]
 
+CANDIDATES = 300
+"""Documents out of which the example is chosen."""
 FEWEST = 10
 """Documents with a response and a prediction below which a figure says nothing."""
 
 
-def example(findings: Findings) -> dict[str, Any] | None:
-    """The contributions to the prediction of a document on a card, in which more than one topic matters."""
-    model, corpus = findings.model, findings.corpus
-    if findings.has_classes or corpus is None or model.topic_prevalence is None:
+def example_topic(findings: Findings) -> tuple[int, int, float] | None:
+    """Topic, row and share of a document to take apart: of some of usual length, one in which several topics matter."""
+    model, corpus, sample = findings.model, findings.corpus, findings.sample
+    if findings.has_classes or corpus is None or sample is None or model.topic_prevalence is None:
         return None
-    shown = {
-        each.row: each
-        for found in findings.documents.values()
-        for each in found
-        if each.predicted is not None
-    }
-    if not shown:
+    candidates = np.flatnonzero(findings.compared & (sample.known_tokens >= np.median(sample.known_tokens)))
+    if not len(candidates):
         return None
-    rows = sorted(shown)
+    chosen = candidates[
+        np.linspace(0, len(candidates) - 1, min(CANDIDATES, len(candidates))).astype(np.int64)
+    ]
+    rows = sample.rows[chosen]
     table = model.contributions(corpus, documents=rows, realign=findings.realign)
     topics = np.array([table[f"topic_{k}"].to_pylist() for k in range(model.n_topics)], dtype=np.float64)
     sizes = np.abs(topics)
-    beside_largest = np.nan_to_num(sizes.sum(axis=0) - sizes.max(axis=0), nan=-1.0)
-    chosen = int(beside_largest.argmax())
-    average, steps, total = document_figures.contribution_steps(model, table, chosen)
-    digits, document = Digits.of_numbers([value for _, value in steps]), shown[rows[chosen]]
+    place = int(np.nan_to_num(sizes.sum(axis=0) - sizes.max(axis=0), nan=-1.0).argmax())
+    largest = int(np.nan_to_num(sizes[:, place]).argmax())
+    return largest, int(rows[place]), math.nan
+
+
+def example(findings: Findings) -> dict[str, Any] | None:
+    """The contributions to the prediction of one document."""
+    model, document = findings.model, findings.example
+    if document is None:
+        return None
+    table = model.contributions(findings.corpus, documents=[document.row], realign=findings.realign)
+    try:
+        average, steps, total = document_figures.contribution_steps(model, table)
+    except InputError:  # a covariate is missing
+        return None
+    digits = Digits.of_numbers([value for _, value in steps])
     return {
         "id": document.id,
         "excerpt": document.excerpt,
-        "topic": document.topic,
         "observed": response_value(document.observed),
         "predicted": response_value(document.predicted),
         "average": digits.shown(average),
@@ -50,7 +63,7 @@ def example(findings: Findings) -> dict[str, Any] | None:
         "is_linear": model.family.link == "identity",
         "n_starts": len(model.record.starts),
         "figure": inline_svg(
-            document_figures.contributions(model, table, chosen),
+            document_figures.contributions(model, table),
             key="example",
             title=f"Contributions to the prediction for document {document.id}",
             description=f"From the average document, {digits.shown(average)}, to this document, {digits.shown(total)}; the "

@@ -36,11 +36,11 @@ class Digits:
 
     @classmethod
     def of_numbers(cls, values: Sequence[float]) -> Digits:
-        """Decimals in which the largest of some numbers has two digits or more."""
+        """Decimals in which the largest of some numbers has two digits."""
         largest = max(map(abs, values), default=0.0)
         if not 0.0 < largest < math.inf:
             return cls(2)
-        return cls(min(max(2 - math.floor(math.log10(largest)), 0), MOST_DECIMALS))
+        return cls(min(max(1 - math.floor(math.log10(largest)), 0), MOST_DECIMALS))
 
     def shown(self, value: float, *, sign: bool = False) -> str:
         """The number, with its sign even if it is above 0 where that is asked for."""

@@ -9,6 +9,7 @@ from typing import Any
 from dslda._version import __version__
 from dslda.evaluation.topic_quality import alike_topics
 from dslda.report import document_figures, model_notes
+from dslda.report.drawing import outcome
 from dslda.report.findings import Findings
 from dslda.report.inline_svg import inline_svg
 from dslda.settings import SETTINGS
@@ -62,6 +63,7 @@ def beyond(findings: Findings) -> dict[str, Any] | None:
         "rows": rows[:MOST_NAMES],
         "n_hidden": max(len(rows) - MOST_NAMES, 0),
         "share": f"{rows[0].share:.0%}",
+        "outcome": outcome(findings.model),
     }
 
 
@@ -72,7 +74,7 @@ def training(findings: Findings) -> dict[str, Any] | None:
         return None
     summary = model.training
     ended = "It converged." if summary.converged else "It did not converge."
-    what = "what words add to the log-likelihood of a response of documents set aside"
+    what = "what words add to the log-likelihood of a response of documents set aside; the best is kept"
     if model.spec.objective != "conditional":
         what = "the evidence lower bound of the training documents"
     return {

@@ -15,7 +15,8 @@ from dslda.prediction.record_counting import corpus_alignment
 from dslda.report.drawing import axes_of
 from dslda.report.excerpts import Marker, TextSource
 from dslda.report.findings import Findings, topics_with_cards
-from dslda.report.representative_documents import representatives, with_excerpts
+from dslda.report.fit_sections import example_topic
+from dslda.report.representative_documents import described, representatives, with_excerpts
 from dslda.report.sampled_documents import sampled_documents
 from dslda.report.sections import SECTIONS
 from dslda.report.tfidf_rival import tfidf_rival
@@ -150,9 +151,15 @@ def _found(
         f"{len(findings.sample.rows):,}",
         number_of(findings.sample.n_documents, "document"),
     )
-    findings.documents = representatives(record, corpus, findings.sample, realign=realign)
+    documents = representatives(record, corpus, findings.sample, realign=realign)
+    together = [each for of_topic in documents.values() for each in of_topic]
+    if (example := example_topic(findings)) is not None:
+        together += described(record, corpus, findings.sample, [example], realign=realign)
     if source is not None:
-        findings.documents = with_excerpts(findings.documents, source, Marker(record.text_settings))
+        together = with_excerpts(together, source, Marker(record.text_settings))
+    if example is not None:
+        findings.example = together.pop()
+    findings.documents = {topic: [each for each in together if each.topic == topic] for topic in chosen}
     findings.rival = tfidf_rival(record, corpus, findings.sample)
     return findings
 

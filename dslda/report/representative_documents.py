@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Representative", "representatives", "representatives_table", "with_excerpts"]
+__all__ = ["Representative", "described", "representatives", "representatives_table", "with_excerpts"]
 
 logger = logging.getLogger("dslda.report")
 
@@ -66,28 +66,47 @@ class Representative:
 def representatives(
     record: ModelRecord, corpus: Corpus, sample: SampledDocuments, *, realign: bool = False
 ) -> dict[int, list[Representative]]:
-    """The documents of each topic of a sample, the best first; their partitions are read once more."""
-    best, wanted = sample.best, sample.best.rows
-    places = np.searchsorted(sample.rows, wanted)
-    known: dict[int, tuple[int, Any, Any]] = {}
-    for row, place in zip(wanted.tolist(), places.tolist(), strict=True):
-        observed = sample.observed if sample.names is None else sample.names
-        y, expected = (None if v != v else v for v in (observed[place], sample.predicted[place]))
-        known[row] = (int(sample.known_tokens[place]), y, expected)
-    of_row: dict[int, list[tuple[int, float]]] = {row: [] for row in known}
-    for topic in best.topics:
-        for row, share in best.of(topic):
-            of_row[row].append((topic, share))
+    """The documents of each topic of a sample, the best first."""
+    best = sample.best
+    wanted = [(topic, row, share) for topic in best.topics for row, share in best.of(topic)]
+    found: dict[int, list[Representative]] = {topic: [] for topic in best.topics}
+    for each in described(record, corpus, sample, wanted, realign=realign):
+        found[each.topic].append(each)
+    return found
+
+
+def described(
+    record: ModelRecord,
+    corpus: Corpus,
+    sample: SampledDocuments,
+    wanted: Sequence[tuple[int, int, float]],
+    *,
+    realign: bool = False,
+) -> list[Representative]:
+    """What is known of documents of a sample, each by its topic, row and share; their partitions are read once more."""
+    rows_wanted = sorted({row for _, row, _ in wanted})
+    observed = sample.observed if sample.names is None else sample.names
     found: dict[tuple[int, int], Representative] = {}
-    blocks = counted_blocks(record, corpus, documents=wanted, realign=realign) if len(wanted) else ()
+    blocks = counted_blocks(record, corpus, documents=rows_wanted, realign=realign) if wanted else ()
     for rows, block, counted in blocks:
         shares = topic_shares(record, counted)
-        for d, row in enumerate(rows.tolist()):
-            doc_id = str(row) if block.doc_id is None else block.doc_id[d]
-            for topic, share in of_row[row]:
-                words = carrying_words(record, counted, d, shares[d], topic)
-                found[topic, row] = Representative(topic, doc_id, row, share, *known[row], tuple(words))
-    return {topic: [found[topic, row] for row, _ in best.of(topic)] for topic in best.topics}
+        places = {row: d for d, row in enumerate(rows.tolist())}
+        for topic, row, share in wanted:
+            if (d := places.get(row)) is None:
+                continue
+            at = int(np.searchsorted(sample.rows, row))
+            y, expected = (None if v != v else v for v in (observed[at], sample.predicted[at]))
+            found[topic, row] = Representative(
+                topic=topic,
+                id=str(row) if block.doc_id is None else block.doc_id[d],
+                row=row,
+                share=share,
+                known_tokens=int(sample.known_tokens[at]),
+                observed=y,
+                predicted=expected,
+                words=tuple(carrying_words(record, counted, d, shares[d], topic)),
+            )
+    return [found[topic, row] for topic, row, _ in wanted]
 
 
 def representatives_table(
@@ -134,17 +153,16 @@ def representatives_table(
 
 
 def with_excerpts(
-    chosen: Mapping[int, Sequence[Representative]], source: TextSource, marker: Marker
-) -> dict[int, list[Representative]]:
+    chosen: Sequence[Representative], source: TextSource, marker: Marker
+) -> list[Representative]:
     """The same documents with excerpts of their texts, where these are found."""
-    ids = {each.id for of_topic in chosen.values() for each in of_topic}
+    ids = {each.id for each in chosen}
     texts = source.of(ids)
-    other = [
+    others = {
         each.id
-        for of_topic in chosen.values()
-        for each in of_topic
+        for each in chosen
         if each.id in texts and marker.share_found(texts[each.id], each.words) < SAME_TEXT
-    ]
+    }
     if missing := sorted(ids - texts.keys()):
         warn(
             DataWarning(
@@ -153,20 +171,16 @@ def with_excerpts(
                 remedy="give all files of the corpus, and the field of its identifiers with {id=}",
             )
         )
-    if other:
+    if others:
         warn(
             DataWarning(
-                f"{number_of(len(set(other)), 'text')} lack the words of their documents (the first: {other[0]!r}): the page "
+                f"{number_of(len(others), 'text')} lack the words of their documents (the first: {min(others)!r}): the page "
                 "shows the words",
                 remedy="give the texts that the corpus was made from, in their order if it has no identifiers",
             )
         )
-    for each_id in other:
-        texts.pop(each_id, None)
-    return {
-        topic: [
-            replace(each, excerpt=excerpt(texts[each.id], each.words, marker)) if each.id in texts else each
-            for each in of_topic
-        ]
-        for topic, of_topic in chosen.items()
-    }
+    found = texts.keys() - others
+    return [
+        replace(each, excerpt=excerpt(texts[each.id], each.words, marker)) if each.id in found else each
+        for each in chosen
+    ]

@@ -85,12 +85,6 @@ class BestDocuments:
         """Rows and shares of the documents of a topic, the best first."""
         return [(-row, share) for _, row, _, share in self._candidates[topic]]
 
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """Rows of all documents, ascending."""
-        rows = {-row for candidates in self._candidates.values() for _, row, _, _ in candidates}
-        return np.array(sorted(rows), dtype=np.int64)
-
 
 def carrying_words(
     record: ModelRecord,

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.corpus.store import Corpus
 from dslda.evaluation.metrics import held_out
+from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import check_columns, columns_of_corpus
 from dslda.prediction.predict import predict_block, topic_shares
@@ -135,6 +136,9 @@ def sampled_documents(
                 "known_tokens": scored.known_tokens,
             }
         )
+
+    if not parts:
+        raise InputError("has no documents", place=corpus.path)
 
     def joined(name: str) -> Any:
         arrays = [part[name] for part in parts]

@@ -46,7 +46,7 @@ def answer(findings: Findings) -> dict[str, Any]:
     raising = [topic for topic in findings.topics if topic.coefficient >= findings.average][::-1][:LEADING]
     content["lowering"] = [_leading(topic, findings) for topic in lowering]
     content["raising"] = [_leading(topic, findings) for topic in raising]
-    content["average"] = Digits.of(findings.topics).shown(findings.average)
+    content["average"] = findings.digits.shown(findings.average)
     content["outcome"], content["unit"] = outcome(model), coefficient_axis(model)
     content["share"] = f"{SHARE:.0%}"
     return content
@@ -170,7 +170,7 @@ def _measures(topic: Topic) -> list[tuple[str, str, str]]:
 
 def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
     """A topic by its first words, coefficient and interval, and what a tenth of a document's words in it does."""
-    effects = [SHARE * (each.coefficient - findings.average) for each in findings.topics]
+    ends = [SHARE * (findings.topics[place].coefficient - findings.average) for place in (0, -1)]
     of_tenth = SHARE * (topic.coefficient - findings.average)
     return {
         "number": topic.topic,
@@ -178,13 +178,13 @@ def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
         "is_unstable": topic.topic in findings.unstable,
         "first_words": ", ".join(topic.words[:LEADING_WORDS]),
         "class_name": topic.class_name,
-        "of_tenth": Digits.of_numbers(effects).shown(of_tenth, sign=True),
+        "of_tenth": Digits.of_numbers(ends).shown(of_tenth, sign=True),
         **_estimate(topic, findings),
     }
 
 
 def _estimate(row: Any, findings: Findings) -> dict[str, Any]:
-    digits = Digits.of(findings.topics)
+    digits = findings.digits
     low, high = interval_of(row)
     is_known = not math.isnan(low) and not math.isnan(high)
     return {

@@ -14,7 +14,13 @@ import pytest
 
 from dslda.evaluation.metrics import held_out, predictive_r2
 from dslda.evaluation.rivals import TfidfRegression
-from dslda.exceptions import DataWarning, InputError, OutputExistsError, VocabularyMismatchError
+from dslda.exceptions import (
+    ConvergenceWarning,
+    DataWarning,
+    InputError,
+    OutputExistsError,
+    VocabularyMismatchError,
+)
 from dslda.ingestion.ingest import ingest
 from dslda.model import load_model
 from dslda.report.sections import SECTIONS
@@ -168,20 +174,18 @@ def test_a_page_replaces_a_page_alone(plain: Made, tmp_path: Path) -> None:
 def test_many_topics_have_cards_at_both_ends_and_a_row_each_between(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.4, (200, 90)).astype(np.int32)
-    model = train(
-        counts,
-        response=rng.normal(size=200),
-        terms=[f"w{i}" for i in range(90)],
-        n_topics=70,
-        objective="joint",
-        tol=0.01,
-    )
+    y = rng.normal(size=200)
+    with pytest.warns(ConvergenceWarning):
+        model = train(
+            counts, response=y, terms=[f"w{i}" for i in range(90)], n_topics=70, objective="joint", max_iter=2
+        )
     model.report(tmp_path / "many.html")
     page = read_page(tmp_path / "many.html")
     assert len(page.all("article")) == 30
     assert len([e for e in page.all("tr") if e.attributes.get("id", "").startswith("topic-")]) == 40
     assert "The 15 topics at each end are shown; 40 between them are in the table below" in page.text
     wide = [e for e in page.all("text") if " · " in e.text]
+    assert "ended at its cap of iterations before it converged" in page.text
     assert len(wide) == 60  # of the wide figure and the narrow one
 
 
@@ -203,6 +207,42 @@ def test_classes_have_a_map_and_the_topics_of_each(tmp_path: Path) -> None:
     titles = [e.text for e in page.all("h3")]
     assert "Predicted and observed classes" in titles
     assert "Do the probabilities hold?" in titles
+
+
+@pytest.mark.parametrize("family", ["ordinal", "poisson", "binomial", "weibull"])
+def test_every_kind_of_response_has_a_page(tmp_path: Path, family: str) -> None:
+    counts, y = counts_of_themes(PLAIN, seed=6)
+    rng = np.random.default_rng(6)
+    columns = {
+        "level": np.array(["low", "middle", "high"], dtype=object)[np.digitize(y, [-0.3, 0.3])].tolist(),
+        "count": rng.poisson(np.exp(1.0 + y)),
+        "won": rng.binomial(5, 1.0 / (1.0 + np.exp(-2.0 * y))),
+        "days": np.exp(y) * rng.exponential(size=N) + 0.01,
+    }
+    beside = {"n": np.full(N, 5.0), "ended": (rng.random(N) < 0.8) * 1.0, "age": rng.normal(40, 5, N)}
+    corpus = ingest(
+        counts,
+        tmp_path / "c.corpus",
+        vocabulary=PLAIN,
+        response=columns,
+        covariates=beside,
+        categorical=["level"],
+    )
+    settings = {
+        "ordinal": {"response": "level", "levels": ["low", "middle", "high"], "covariates": ["age"]},
+        "poisson": {"response": "count", "exposure": "age"},
+        "binomial": {"response": "won", "trials": "n"},
+        "weibull": {"response": "days", "event": "ended"},
+    }[family]
+    model = train(corpus, family=family, n_topics=3, objective="joint", tol=1e-3, **settings)
+    model.report(tmp_path / "r.html", corpus)
+    page = read_page(tmp_path / "r.html")
+    sections = [e.attributes["id"] for e in page.all("section")]
+    assert {"axis", "example", "predictions"} <= set(sections)
+    drawn = {e.attributes["aria-labelledby"].partition("-title")[0] for e in page.all("svg")}
+    assert ("confusion" in drawn) == (family == "ordinal")
+    assert ("residuals" in drawn) == (family != "ordinal")
+    assert "nan" not in page.text.split()
 
 
 def test_a_report_without_matplotlib_says_what_to_install(plain: Made, tmp_path: Path) -> None:
