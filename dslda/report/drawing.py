@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dslda.exceptions import InputError
-from dslda.wording import printable
+from dslda.report.model_notes import topic_name
+from dslda.wording import labelled, printable
 
 if TYPE_CHECKING:
-    from dslda.coefficients import Coefficient, Topic
+    from collections.abc import Collection
+
+    from dslda.coefficients import Topic
     from dslda.model import Model
 
 __all__ = [
@@ -24,7 +27,6 @@ __all__ = [
     "axes_of",
     "clipped",
     "coefficient_axis",
-    "interval_of",
     "joined_words",
     "outcome",
     "tidied",
@@ -36,7 +38,6 @@ LOWER, HIGHER = "#a9431e", "#2a5f9e"
 """Below and above the average document: apart also for those who do not tell red from green."""
 
 LONGEST_WORD = 22
-NORMAL_95 = 1.959964
 
 AXIS_NAMES = {
     "identity": "{name}",
@@ -99,20 +100,10 @@ def joined_words(words: tuple[str, ...], longest: int) -> str:
     return shown
 
 
-def topic_title(topic: Topic, unstable: Any = ()) -> str:
+def topic_title(topic: Topic, unstable: Collection[int] = ()) -> str:
     """The number of a topic, with a star if it is unstable, and its label where it has one."""
-    number = f"{topic.topic}*" if topic.topic in unstable else str(topic.topic)
-    label = getattr(topic, "label", None)
-    return number if not label else f"{number} {clipped(str(label), 2 * LONGEST_WORD)}"
-
-
-def interval_of(row: Topic | Coefficient) -> tuple[float, float]:
-    """The ends of the 95% interval of a coefficient; NaN where its standard error is not known."""
-    low, high = getattr(row, "low", None), getattr(row, "high", None)
-    if low is not None and high is not None:
-        return float(low), float(high)
-    half = NORMAL_95 * row.standard_error
-    return row.coefficient - half, row.coefficient + half
+    label = None if topic.label is None else clipped(topic.label, 2 * LONGEST_WORD)
+    return labelled(topic_name(topic.topic, unstable), label)
 
 
 def average_document(model: Model) -> float:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["TOP_WORDS", "Findings", "topics_with_cards"]
 
 TOP_WORDS = 12
+TYPICAL_WORDS = 8
 FEWEST_UNSEEN = 50
 """Documents kept from training from which on they alone are compared with their predictions."""
 
@@ -78,6 +79,16 @@ class Findings:
     def topics(self) -> tuple[Topic, ...]:
         """All topics, from the lowest coefficient to the highest, or by class."""
         return self.model.topics(top=TOP_WORDS)
+
+    @cached_property
+    def typical_words(self) -> dict[int, tuple[str, ...]]:
+        """The words of each topic by FREX."""
+        return {topic.topic: topic.words for topic in self.model.topics(top=TYPICAL_WORDS, words="frex")}
+
+    @property
+    def has_intervals(self) -> bool:
+        """True for a fit with a bootstrap."""
+        return self.topics[0].low is not None
 
     @cached_property
     def unstable(self) -> list[int]:

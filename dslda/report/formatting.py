@@ -23,13 +23,9 @@ class Digits:
 
     @classmethod
     def of(cls, topics: Sequence[Topic]) -> Digits:
-        """Decimals in which the standard errors of the coefficients have one digit, where these are known."""
-        errors = sorted(t.standard_error for t in topics if t.standard_error > 0.0)
-        scale = (
-            errors[len(errors) // 2]
-            if errors
-            else max((abs(t.coefficient) for t in topics), default=1.0) / 100.0
-        )
+        """Decimals in which the uncertainty of the coefficients has one digit, where it is known."""
+        errors = sorted(error for topic in topics if (error := _uncertainty(topic)) > 0.0)
+        scale = errors[len(errors) // 2] if errors else max(abs(t.coefficient) for t in topics) / 100.0
         if not scale > 0.0:
             return cls(2)
         return cls(min(max(-math.floor(math.log10(scale)), 1), MOST_DECIMALS))
@@ -45,6 +41,13 @@ class Digits:
     def shown(self, value: float, *, sign: bool = False) -> str:
         """The number, with its sign even if it is above 0 where that is asked for."""
         return with_minus(f"{value:{'+' if sign else ''},.{self.decimals}f}")
+
+
+def _uncertainty(topic: Topic) -> float:
+    """About the standard error of a coefficient."""
+    if topic.low is None or topic.high is None:
+        return topic.conditional_error
+    return (topic.high - topic.low) / 4.0
 
 
 def signed(value: float) -> str:

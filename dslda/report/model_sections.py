@@ -106,7 +106,7 @@ def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
     if rows := model.covariate_coefficients():
         for row in rows[:MOST_NAMES]:
             of_class = "" if row.class_name is None else f" for {row.class_name}"
-            value = f"{row.coefficient:.4g} (standard error {row.standard_error:.2g})"
+            value = f"{row.coefficient:.4g} ({model_notes.uncertainty(row)})"
             yield f"Covariate {model_notes.covariate_name(row)}{of_class}", value
     yield (
         "Trained on",

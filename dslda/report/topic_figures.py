@@ -17,7 +17,6 @@ from dslda.report.drawing import (
     axes_of,
     clipped,
     coefficient_axis,
-    interval_of,
     joined_words,
     tidied,
     topic_title,
@@ -47,8 +46,8 @@ def both_ends(rows: Sequence[Topic]) -> list[Topic]:
 def topics(model: Model, *, narrow: bool = False, ax: Any = None) -> Any:
     """Topics on the axis of their coefficients, the lowest at the top, with their most probable words.
 
-    This is figure 2 of Blei and McAuliffe (2007). Bars are 95% intervals, which take the topics as known. The line is the
-    average document.
+    This is figure 2 of Blei and McAuliffe (2007). Bars are 95% intervals, of a fit with a bootstrap. The dashed line is
+    the average document.
 
     Parameters
     ----------
@@ -79,9 +78,8 @@ def topics(model: Model, *, narrow: bool = False, ax: Any = None) -> Any:
     labels = []
     for place, row in zip(places, rows, strict=True):
         colour = LOWER if row.coefficient < average else HIGHER
-        low, high = interval_of(row)
-        if np.isfinite([low, high]).all():
-            ax.plot([low, high], [place, place], color=colour, linewidth=2.0, solid_capstyle="butt")
+        if row.low is not None:
+            ax.plot([row.low, row.high], [place, place], color=colour, linewidth=2.0, solid_capstyle="butt")
         ax.plot([row.coefficient], [place], "o", color=colour, markersize=5.5)
         of_class = "" if row.class_name is None else f" → {clipped(row.class_name, 20)}"
         text = joined_words(row.words, 34 if narrow else 60)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslda.persistence.model_record import HeldOut
 from dslda.report import topic_figures
-from dslda.report.drawing import coefficient_axis, interval_of, outcome, topic_title
+from dslda.report.drawing import coefficient_axis, outcome, topic_title
 from dslda.report.findings import Findings, topics_with_cards
 from dslda.report.formatting import Digits, response_value, signed
 from dslda.report.inline_svg import inline_svg
@@ -31,12 +31,13 @@ def answer(findings: Findings) -> dict[str, Any]:
     """How well the model predicts, and the topics that matter most."""
     model = findings.model
     content: dict[str, Any] = {"quality": _quality(findings), "unstable": len(findings.unstable)}
+    content["has_intervals"] = findings.has_intervals
     content["has_stability"] = model.stability is not None
     content["conditional"] = model.spec.objective == "conditional"
     if findings.has_classes:
         by_number = {topic.topic: topic for topic in findings.topics}
         rows = [
-            (name, [(by_number[row.topic], _estimate(row, findings)) for row in _surely_raising(raising)])
+            (name, [(by_number[row.topic], _estimate(row, findings)) for row in _clearly_raising(raising)])
             for name, raising in model.class_topics(LEADING).items()
         ]
         content["classes"] = rows[:MOST_CLASSES]
@@ -52,9 +53,9 @@ def answer(findings: Findings) -> dict[str, Any]:
     return content
 
 
-def _surely_raising(rows: Sequence[Coefficient]) -> list[Coefficient]:
-    """The first topic, and the others whose interval lies above 0."""
-    return [row for place, row in enumerate(rows) if place == 0 or not interval_of(row)[0] <= 0.0]
+def _clearly_raising(rows: Sequence[Coefficient]) -> list[Coefficient]:
+    """The first topic, and others with at least a tenth of its coefficient."""
+    return [row for row in rows if row.coefficient >= 0.1 * rows[0].coefficient]
 
 
 def axis(findings: Findings) -> dict[str, Any] | None:
@@ -66,8 +67,9 @@ def axis(findings: Findings) -> dict[str, Any] | None:
     ends = " to ".join(
         f"{each.coefficient:.3g} ({', '.join(each.words[:4])})" for each in (shown[0], shown[-1])
     )
+    bars = " with their 95% intervals" if findings.has_intervals else ""
     description = (
-        f"{number_of(len(shown), 'topic')} with their 95% intervals, from {ends}. The average document lies at "
+        f"{number_of(len(shown), 'topic')}{bars}, from {ends}. The average document lies at "
         f"{findings.average:.3g}. The cards below have all numbers."
     )
     return {
@@ -85,6 +87,7 @@ def axis(findings: Findings) -> dict[str, Any] | None:
         ],
         "n_hidden": len(topics) - len(shown),
         "each_end": topic_figures.EACH_END,
+        "has_intervals": findings.has_intervals,
     }
 
 
@@ -142,6 +145,7 @@ def _card(topic: Topic, findings: Findings) -> dict[str, Any]:
             (word, f"{p:.4f}", round(100.0 * p / most))
             for word, p in zip(topic.words, topic.probabilities, strict=True)
         ],
+        "typical": ", ".join(findings.typical_words[topic.topic]),
         "lowers": not findings.has_classes and topic.coefficient < findings.average,
         "measures": _measures(topic),
         "documents": documents,
@@ -183,15 +187,16 @@ def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _estimate(row: Any, findings: Findings) -> dict[str, Any]:
+def _estimate(row: Topic | Coefficient, findings: Findings) -> dict[str, Any]:
+    """A coefficient with its interval, or else its conditional error."""
     digits = findings.digits
-    low, high = interval_of(row)
-    is_known = not math.isnan(low) and not math.isnan(high)
-    return {
-        "coefficient": digits.shown(row.coefficient, sign=findings.has_classes),
-        "error": digits.shown(row.standard_error) if is_known else None,
-        "interval": f"{digits.shown(low)} to {digits.shown(high)}" if is_known else None,
-    }
+    shown: dict[str, Any] = {"coefficient": digits.shown(row.coefficient, sign=findings.has_classes)}
+    shown["interval"], shown["error"] = None, None
+    if row.low is not None and row.high is not None:
+        shown["interval"] = f"{digits.shown(row.low)} to {digits.shown(row.high)}"
+    elif not math.isnan(row.conditional_error):
+        shown["error"] = digits.shown(row.conditional_error)
+    return shown
 
 
 def _quality(findings: Findings) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
     for topic in model.topics(top=3):
         assert ", ".join(topic.words) in done.out
     assert f"The mean of rating in training is {model.response_summary.mean:.4g}." in done.out
-    assert "it is a lower bound" in done.out
+    assert "is a lower bound" in done.out
     assert "report.html in a browser" in done.out
     page = read_page(tmp_path / "demo" / "report.html")
     assert "120 documents that were kept from training" in page.text

@@ -27,6 +27,7 @@ HOSTILE = (
     "a\u202eb",
 )
 """Words, identifiers and names that end what they are in, or begin something else."""
+LABEL = "</text><b>&quot; $y$"
 PLAIN = tuple(f"{theme}{i}" for theme in ("good", "bad", "plot") for i in range(6))
 N = 300
 
@@ -77,7 +78,10 @@ def made(folder: Path, vocabulary: Sequence[str], response: str, ids: Sequence[s
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Three themes with words of letters and digits."""
-    return made(tmp_path_factory.mktemp("plain"), PLAIN, "stars", [f"review {i}" for i in range(N)])
+    ids = [f"review {i}" for i in range(N)]
+    made_plain = made(tmp_path_factory.mktemp("plain"), PLAIN, "stars", ids, bootstrap=20)
+    made_plain.model.label(1, "a story")
+    return made_plain
 
 
 @pytest.fixture(scope="session")
@@ -85,4 +89,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Words, identifiers and a response that look like markup."""
     vocabulary = [*HOSTILE, *PLAIN]
     ids = [f"{HOSTILE[i % len(HOSTILE)]} {i}" for i in range(N)]
-    return made(tmp_path_factory.mktemp("hostile"), vocabulary, '<b>"stars"</b> $&', ids)
+    made_hostile = made(tmp_path_factory.mktemp("hostile"), vocabulary, '<b>"stars"</b> $&', ids)
+    made_hostile.model.label(0, LABEL)
+    return made_hostile

@@ -36,10 +36,16 @@ def test_topics_lie_at_their_coefficients_with_their_intervals(plain: Made, narr
         line.get_xdata() for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"
     ]
     for (low, high), row in zip(bars, rows, strict=True):
-        assert low == pytest.approx(row.coefficient - 1.96 * row.standard_error, rel=1e-3)
-        assert high == pytest.approx(row.coefficient + 1.96 * row.standard_error, rel=1e-3)
+        assert (low, high) == (row.low, row.high)
     labels = [t.get_text() for t in (ax.texts if narrow else ax.get_yticklabels())]
     assert all(row.words[0] in label for row, label in zip(rows, labels, strict=True))
+    assert "1 (a story)" in " ".join(labels)
+
+
+def test_a_fit_without_a_bootstrap_has_no_bars(hostile: Made) -> None:
+    ax = dslda.plot.topics(hostile.model)
+    assert [line for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"] == []
+    assert len([line for line in ax.lines if line.get_marker() == "o"]) == 3
 
 
 def test_contributions_lead_from_the_average_to_the_prediction(plain: Made) -> None:

@@ -27,7 +27,7 @@ from dslda.report.sections import SECTIONS
 from dslda.training.train import train
 from tests.helpers.errors import refused
 from tests.helpers.pages import Page, read_page
-from tests.unit.report.conftest import HOSTILE, PLAIN, Made, N, counts_of_themes
+from tests.unit.report.conftest import HOSTILE, LABEL, PLAIN, Made, N, counts_of_themes
 
 
 def report(made: Made, folder: Path, **options: object) -> Page:
@@ -45,7 +45,10 @@ def test_a_page_has_each_section_and_each_topic(plain: Made, tmp_path: Path) -> 
         card = " ".join(page.by_id(f"topic-{topic.topic}").text.split())
         for word in topic.words[:6]:
             assert word in card
-        assert f"{topic.coefficient:.1f}".replace("-", "\N{MINUS SIGN}") in card
+        assert f"{topic.coefficient:.2f}".replace("-", "\N{MINUS SIGN}") in card
+        assert topic.low is not None
+        assert f"{topic.low:.2f} to {topic.high:.2f}".replace("-", "\N{MINUS SIGN}") in card
+    assert "Topic 1 (a story)" in page.text
     measured = plain.model.training.held_out
     assert measured is not None
     assert f"predictive R² {measured.value:.3f}" in page.text
@@ -79,6 +82,8 @@ def test_nothing_that_words_and_names_hold_is_markup(hostile: Made, tmp_path: Pa
     texts = [e.text.strip() for e in page.all("text")]
     for word in HOSTILE[:6]:
         assert word in page.text
+    assert LABEL in page.by_id("topic-0").text
+    assert any(LABEL in text for text in texts)
     drawn = {word for topic in hostile.model.topics(top=3) for word in topic.words}
     assert len(drawn & set(HOSTILE[:6])) >= 2
     for word in drawn - {HOSTILE[-1]}:
