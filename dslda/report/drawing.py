@@ -22,6 +22,7 @@ __all__ = [
     "INK",
     "LOWER",
     "MUTED",
+    "PAPER",
     "RULE",
     "average_document",
     "axes_of",
@@ -33,7 +34,7 @@ __all__ = [
     "topic_title",
 ]
 
-INK, MUTED, RULE = "#1d2330", "#5c6573", "#c3c9d3"
+INK, MUTED, RULE, PAPER = "#1d2330", "#5c6573", "#c3c9d3", "#fdfdfb"
 LOWER, HIGHER = "#a9431e", "#2a5f9e"
 """Below and above the average document: apart also for those who do not tell red from green."""
 

@@ -8,12 +8,19 @@ import warnings
 from typing import Any
 from xml.etree import ElementTree
 
-from dslda.report.drawing import HIGHER, INK, LOWER, MUTED, RULE
+from dslda.report.drawing import HIGHER, INK, LOWER, MUTED, PAPER, RULE
 
 __all__ = ["inline_svg"]
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", LOWER: "--lower", HIGHER: "--higher"}
+VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    RULE: "--rule",
+    PAPER: "--paper",
+    LOWER: "--lower",
+    HIGHER: "--higher",
+}
 """The colours that follow the page, light or dark."""
 PIXELS = 4.0 / 3.0
 """Of a point."""

@@ -12,6 +12,7 @@ from dslda.report.drawing import (
     INK,
     LOWER,
     MUTED,
+    PAPER,
     RULE,
     average_document,
     axes_of,
@@ -96,6 +97,7 @@ def topics(model: Model, *, narrow: bool = False, ax: Any = None) -> Any:
                 color=INK,
                 fontsize=8.5,
                 parse_math=False,
+                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6},
             )
     else:
         ax.set_yticks(places, labels, parse_math=False)

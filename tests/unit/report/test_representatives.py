@@ -13,6 +13,7 @@ from scipy import sparse
 
 from dslda.corpus.text import TextSettings
 from dslda.ingestion.ingest import ingest
+from dslda.model import load_model
 from dslda.report.excerpts import LONGEST, Marker, excerpt, tidy
 from dslda.report.representatives import wilson
 from tests.helpers.errors import refused
@@ -163,3 +164,10 @@ def test_an_excerpt_is_made_of_the_text_whatever_it_holds(text: str, terms: list
         assert joined == whole
     else:
         assert all(piece.strip("… ") in whole for piece, _ in pieces)
+
+
+def test_a_saved_model_remembers_which_documents_were_kept_out(plain: Made, tmp_path: Path) -> None:
+    plain.model.save(tmp_path / "m.model")
+    loaded = load_model(tmp_path / "m.model")
+    assert loaded.training.held_out is not None
+    assert loaded.training.held_out.share == 0.2
