@@ -11,7 +11,7 @@ from dslda._version import __version__
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.exceptions import InputError, OutputExistsError, Words
 from dslda.prediction.columns import check_columns
-from dslda.prediction.record_counting import corpus_alignment
+from dslda.prediction.record_counting import check_analyzer_is_ready, corpus_alignment
 from dslda.report.drawing import axes_of
 from dslda.report.excerpts import Marker, TextSource
 from dslda.report.findings import Findings, topics_with_cards
@@ -73,6 +73,7 @@ def write_report(
             raise InputError("must be left out where excerpts are", parameter="texts")
         if texts is not None:
             source = TextSource(record, corpus, texts, **reading)
+            check_analyzer_is_ready(record)
     if texts is None and (
         given := [name for name, value in reading.items() if value not in (None, "auto", ())]
     ):
