@@ -162,10 +162,10 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "out of vocabulary", unknown
     if (held_out := training.held_out) is not None:
         worse = ": worse than their mean" if held_out.is_worse_than_mean else ""
-        yield "held out", held_out.in_words + worse
+        yield "set aside" if held_out.set_aside else "held out", held_out.in_words + worse
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
-        aside = not reference.of_training and training.held_out is None
+        aside = not reference.of_training and (held_out is None or held_out.set_aside)
         which = "set aside while the topics were trained" if aside else reference.in_words
         yield "drift reference", f"{number_of(n, 'document')} {which}"
         yield "intervals", "none" if reference.intervals is None else reference.intervals.in_words

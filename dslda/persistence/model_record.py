@@ -31,7 +31,7 @@ N_BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Quality of the predictions for documents that were kept from training.
+    """Quality of the predictions for documents that training had not seen.
 
     Attributes
     ----------
@@ -48,6 +48,9 @@ class HeldOut:
         The share `hold_out` that chose the documents among all of the corpus, by
         :func:`~dslda.evaluation.metrics.held_out`. None where `documents` left some out, and for models saved by a release
         that did not keep it.
+    set_aside : bool
+        The documents are those that conditional training set aside to choose when to stop and how far to follow the topics,
+        and has learned from since: their figure is a little too good. False for documents kept from training.
     """
 
     n_documents: Count
@@ -56,6 +59,7 @@ class HeldOut:
     standard_error: float | None = None
     most_frequent: Share | None = None
     share: Share | None = None
+    set_aside: bool = False
 
     @property
     def is_worse_than_mean(self) -> bool:
@@ -71,7 +75,10 @@ class HeldOut:
             words += f" (s.e. {self.standard_error:{'.1%' if classes else '.3f'}})"
         if self.most_frequent is not None:
             words += f", against {self.most_frequent:.1%} by the most frequent class alone"
-        return f"{words}, on {number_of(self.n_documents, 'document')} kept from training"
+        documents = number_of(self.n_documents, "document")
+        if self.set_aside:
+            return f"{words}, on {documents} that training set aside to choose by (a little too good)"
+        return f"{words}, on {documents} kept from training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,8 @@ class TrainingSummary:
     new_share : float or None
         The same without terms that were left out as too frequent.
     held_out : HeldOut or None
-        None where no document was kept from training, or nothing can be measured on those.
+        Of the documents kept from training; without any, of those that conditional training set aside. None where nothing
+        can be measured on either.
     """
 
     n_documents: Count

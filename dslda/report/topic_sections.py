@@ -210,9 +210,6 @@ def _quality(findings: Findings) -> dict[str, Any]:
     }
     if held_out is not None:
         content |= {"measured": True} | _in_words(held_out, findings)
-    else:
-        gains = [gain for gain in model.trace.get("inner_gain", ()) if not math.isnan(gain)]
-        content["gain"] = f"{max(gains):.3g}" if gains else None
     if (rival := findings.rival) is not None:
         form = "{:.0%}" if rival.measure == "accuracy" else "{:.3f}"
         content |= {
@@ -233,17 +230,20 @@ def _quality(findings: Findings) -> dict[str, Any]:
 
 def _in_words(held_out: HeldOut, findings: Findings) -> dict[str, Any]:
     documents = number_of(held_out.n_documents, "document")
+    documents += " that training set aside to choose by" if held_out.set_aside else " kept from training"
+    worse = " The figure is a little too good, since they chose when to stop." if held_out.set_aside else ""
     if held_out.measure == "accuracy":
         error = "" if held_out.standard_error is None else f" (standard error {held_out.standard_error:.1%})"
         return {
             "figure": f"{held_out.value:.0%}",
-            "sentence": f"of the classes of {documents} kept from training are right{error}.",
+            "sentence": f"of the classes of {documents} are right{error}.{worse}",
         }
     error = "" if held_out.standard_error is None else f", standard error {held_out.standard_error:.3f}"
-    worse = " That is worse than saying the mean of all." if held_out.is_worse_than_mean else ""
+    if held_out.is_worse_than_mean:
+        worse += " That is worse than saying the mean of all."
     return {
         "figure": f"{max(held_out.value, 0.0):.0%}",
-        "sentence": f"of the variation of {findings.response} among {documents} kept from training is explained (predictive "
+        "sentence": f"of the variation of {findings.response} among {documents} is explained (predictive "
         f"R² {held_out.value:.3f}{error}; 1 is perfect, 0 no better than the mean).{worse}",
     }
 

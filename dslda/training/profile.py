@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def training_reference(
     Reference or None
         None where no document could be read again, or none has a known word.
     HeldOut or None
-        Of the documents that were kept from training; None where they allow no measurement.
+        Of the documents that were kept from training, or else of this part; None where they allow no measurement.
     """
     try:
         with single_threaded_blas():
@@ -125,6 +126,9 @@ def _reference(
     measured = None
     if any(len(rows) for rows in of_left_out):
         measured = left_out.report(has_intervals=intervals is not None)
+    elif inner is not None and (found := inner.measured()[0]) is not None:
+        measured = replace(found, set_aside=True)
+        logger.info("%s", measured.in_words)
     of_training = left_out.n_documents < FEWEST_KEPT
     sample = trained if of_training else left_out
     predicted, topics = np.concatenate(sample.predictions), np.concatenate(sample.proportions)
@@ -220,15 +224,19 @@ class _Collected:
                 *(ratio, y.min(), y.max(), predicted.min(), predicted.max()),
             )
 
-    def report(self, *, has_intervals: bool) -> HeldOut | None:
-        """Log how well the responses of documents kept from training are predicted, and whether there are enough."""
+    def measured(self) -> tuple[HeldOut | None, NDArray[np.bool_], NDArray[np.float64], NDArray[Any]]:
+        """How well the responses are predicted; which documents have both, and their responses and predictions."""
         y = np.concatenate([responses for responses, _ in self._scored])
         predicted = np.concatenate([predictions for _, predictions in self._scored])
         mask = observed_and_predicted(y, predicted) & np.isfinite(y)
         if predicted.dtype != object:
             mask &= np.isfinite(predicted)
         y, predicted = y[mask], predicted[mask]
-        measured = self._measured(y, predicted)
+        return self._measured(y, predicted), mask, y, predicted
+
+    def report(self, *, has_intervals: bool) -> HeldOut | None:
+        """Log how well the responses of documents kept from training are predicted, and whether there are enough."""
+        measured, mask, y, predicted = self.measured()
         numbers: dict[str, float] = {}
         if measured is None:
             reason = "none has a response and a prediction"
