@@ -234,10 +234,10 @@ def _in_words(held_out: HeldOut, findings: Findings) -> dict[str, Any]:
     worse = " The figure is a little too good, since they chose when to stop." if held_out.set_aside else ""
     if held_out.measure == "accuracy":
         error = "" if held_out.standard_error is None else f" (standard error {held_out.standard_error:.1%})"
-        return {
-            "figure": f"{held_out.value:.0%}",
-            "sentence": f"of the classes of {documents} are right{error}.{worse}",
-        }
+        most = held_out.most_frequent
+        alone = "" if most is None else f" The most frequent class alone would be right for {most:.0%}."
+        sentence = f"of the classes of {documents} are right{error}.{alone}{worse}"
+        return {"figure": f"{held_out.value:.0%}", "sentence": sentence}
     error = "" if held_out.standard_error is None else f", standard error {held_out.standard_error:.3f}"
     if held_out.is_worse_than_mean:
         worse += " That is worse than saying the mean of all."
