@@ -45,8 +45,7 @@ def caution(findings: Findings) -> dict[str, Any]:
             f"Topics {', '.join(map(str, alike))} have nearly the words of another topic: read them together, or train with "
             "fewer topics."
         )
-    held_out = training.held_out
-    if held_out is None:
+    if training.held_out is None:
         said.append(
             "No documents were kept from training, so nothing here says how well new documents are predicted. Train with "
             "--hold-out 0.1 (hold_out=0.1), or run dslda evaluate."
@@ -113,8 +112,8 @@ def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
         f"{number_of(summary.n_documents, 'document')} ({summary.n_labelled:,} with a response, {summary.n_empty:,} empty), "
         f"{number_of(summary.n_tokens, 'token')}, {number_of(model.n_terms, 'term')}",
     )
-    if summary.held_out is not None:
-        yield "Kept from training", summary.held_out.in_words
+    if (held_out := summary.held_out) is not None:
+        yield "Set aside" if held_out.set_aside else "Kept from training", held_out.in_words
     if summary.oov_share is not None:
         yield "Words outside the vocabulary", f"{summary.oov_share:.1%} of all"
     objective = "joint" if spec.objective == "joint" else f"conditional, emphasis {spec.emphasis}"
