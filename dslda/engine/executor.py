@@ -123,7 +123,8 @@ class SerialExecutor(Executor):
     def __init__(self, source: FitSource, family: Family, spec: FitSpec) -> None:
         super().__init__(source, family, spec)
         self._float32 = EngineSettings.load().float32_parameters
-        self._load = cache(source.load) if source.nbytes.sum() <= KEPT_BYTES else source.load
+        self._keeps = bool(source.nbytes.sum() <= KEPT_BYTES)
+        self._load = cache(source.load) if self._keeps else source.load
 
     def run(
         self,
@@ -148,7 +149,10 @@ class SerialExecutor(Executor):
             return sums
 
         started = time.perf_counter()
-        with single_threaded_blas(), closing(read_ahead(partial(self._load, i) for i in chosen)) as blocks:
+        readers = (partial(self._load, i) for i in chosen)
+        # to hand a partition that is in memory from thread to thread may take longer than the work on it
+        blocks = (reader() for reader in readers) if self._keeps else read_ahead(readers)
+        with single_threaded_blas(), closing(blocks):
             total = sum_subtree(leaf, chosen, level=number_of_levels(chosen))
         return total.dense(), IterationTimes(0.0, e_step, time.perf_counter() - started - e_step)
 

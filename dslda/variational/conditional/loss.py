@@ -103,11 +103,12 @@ class Responses:
         return np.where(self.labelled, self.y, 0.0).astype(np.int64)
 
     def _evaluated(self, name: str, omegas: Array, family: Family, deltas: Array) -> Array:
+        from dslda.variational.kernels.addresses import function_of
         from dslda.variational.kernels.family_values import evaluate
 
         values = np.zeros(omegas.shape)
         evaluate(
-            getattr(family, name),
+            function_of(family, name),
             read_only(self.y),
             read_only(omegas),
             read_only(deltas),
