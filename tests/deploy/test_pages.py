@@ -7,18 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.links import broken_links
+
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 PAGES = sorted(DEPLOY.rglob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(DEPLOY)) for page in PAGES])
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    for target, heading in re.findall(r"\]\(([\w/.-]+)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8")):
-        found = page.parent / target
-        assert found.is_file(), target
-        if heading:
-            titles = re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), re.MULTILINE)
-            assert heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+    assert broken_links(page) == []
 
 
 def test_every_place_has_a_page_and_the_first_page_names_it() -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.links import broken_links, leads_somewhere
+
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", ["failure.md", "reproducibility.md", "scoring.md"])
@@ -32,8 +34,20 @@ def _functions(file: str) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([\w/.-]+\.md)(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).is_file(), target
+    assert broken_links(page) == []
+
+
+def test_pages_that_the_code_refers_to_are_there() -> None:
+    files = [*sorted(ROOT.glob("dslda/**/*.py")), *sorted(ROOT.glob("benchmarks/**/*.py")), ROOT / "CHANGELOG.md"]
+    references = {
+        reference
+        for file in files
+        for reference in re.findall(
+            r"\bdocs/\w+\.(?:md|py)(?:#[\w-]+)?", file.read_text(encoding="utf-8"), re.ASCII
+        )
+    }
+    assert len(references) > 10
+    assert [reference for reference in sorted(references) if not leads_somewhere(ROOT, reference)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
