@@ -38,7 +38,11 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def test_pages_that_the_code_refers_to_are_there() -> None:
-    files = [*sorted(ROOT.glob("dslda/**/*.py")), *sorted(ROOT.glob("benchmarks/**/*.py")), ROOT / "CHANGELOG.md"]
+    files = [
+        *sorted(ROOT.glob("dslda/**/*.py")),
+        *sorted(ROOT.glob("benchmarks/**/*.py")),
+        ROOT / "CHANGELOG.md",
+    ]
     references = {
         reference
         for file in files
@@ -46,7 +50,7 @@ def test_pages_that_the_code_refers_to_are_there() -> None:
             r"\bdocs/\w+\.(?:md|py)(?:#[\w-]+)?", file.read_text(encoding="utf-8"), re.ASCII
         )
     }
-    assert len(references) > 10
+    assert len(references) > 5
     assert [reference for reference in sorted(references) if not leads_somewhere(ROOT, reference)] == []
 
 
