@@ -4,7 +4,7 @@ PYTHON_LOWEST ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test soak lint test-lowest test-pythons bench clean
+.PHONY: demo quick test soak lint test-lowest test-pythons bench docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dslda demo --out demo-output --overwrite
@@ -45,6 +45,10 @@ test-pythons:
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
+# the site, in site/: python3 -m http.server -d site shows it
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # Python 3.12 and later make environments without a working ensurepip on some Debian machines: say what to install.
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "dslda needs Python 3.11 to 3.13; run make PYTHON=python3.12")'
@@ -70,5 +74,9 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	touch $@ $(VENV)/.installed
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-* demo-output .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-* demo-output site .mypy_cache .ruff_cache .pytest_cache

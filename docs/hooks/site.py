@@ -1,0 +1,56 @@
+"""Hooks of mkdocs: pages that lie outside docs/, and Markdown and docstrings as GitHub and editors read them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTSIDE = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(path for path in sorted(ROOT.glob("deploy/**/*")) if path.is_file() and path.suffix != ".pyc"),
+]
+"""Files beside docs/ that the site has; README.md is its first page."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for path in OUTSIDE:
+        name = path.relative_to(ROOT).as_posix()
+        files.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links between files of the repository become links of the site; lists in lists get the indent that mkdocs asks for."""
+    name = page.file.src_uri
+    folder = posixpath.dirname(name if ROOT / name in OUTSIDE else f"docs/{name}")
+
+    def of_the_site(link: re.Match[str]) -> str:
+        before, path, after = link.groups()
+        target = posixpath.normpath(posixpath.join(folder, path)).removeprefix("docs/")
+        return before + posixpath.relpath(target, posixpath.dirname(name) or ".") + after
+
+    parts = re.split(r"(^```.*?^```)", markdown, flags=re.DOTALL | re.MULTILINE)
+    for i in range(0, len(parts), 2):  # the others are code
+        links = re.sub(r"(\]\(|<img src=\")((?!\w+://|#)[\w./-]+)([^)\"]*[)\"])", of_the_site, parts[i])
+        parts[i] = re.sub(r"^ {2,3}(?=- )", "    ", links, flags=re.MULTILINE)
+    return "".join(parts)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """In docstrings, roles of Sphinx become links or plain names, and pages that are named become links."""
+    if not page.file.src_uri.startswith("api/"):
+        return html
+    role = r":(?:attr|class|data|func|meth|mod):<code>"
+    html = re.sub(
+        rf"{role}~?(dslda\.(?:\w+\.)*(\w+))</code>",
+        r'<autoref identifier="\1" optional><code>\2</code></autoref>',
+        html,
+    )
+    html = re.sub(rf"{role}~?", "<code>", html)
+    return re.sub(r"\bdocs/(\w+)\.md(#[\w-]+)?", r'<a href="../\1.html\2">\1</a>', html)
