@@ -25,6 +25,7 @@ COUNTERPARTS = {
     "load_model()": "dslda info",
     "class_topics()": "dslda topics --by-class",
     "n_starts": "--starts 3",
+    "bootstrap": "--bootstrap 100",
     "dslda.families.registry.register()": "--family MODULE:CLASS",
 }
 """Commands and options that replace functions of Python."""
