@@ -343,7 +343,8 @@ def _half_widths(record: ModelRecord) -> NDArray[np.float64]:
         n = record.parameters.n_topics + len(record.parameters.zeta)
         return np.full((n, *record.parameters.eta.shape[1:]), np.nan)
     quantile = float(stdtrit(len(replicates) - 1, 0.5 + LEVEL / 2.0))
-    widths: NDArray[np.float64] = quantile * replicates.std(axis=0, ddof=1)
+    # a conditional error is a lower bound: of few documents, replicates may not vary at all
+    widths: NDArray[np.float64] = quantile * np.fmax(replicates.std(axis=0, ddof=1), _errors(record))
     return widths
 
 

@@ -281,7 +281,8 @@ _TABLE = (
         whole=True,
         lowest=0,
         highest=10_000,
-        help="Fits to documents drawn again, which give the coefficients intervals; 100 is usual, 0 is for none.",
+        help="Fits to documents drawn again, which give the coefficients intervals; 100 is usual, 0 is for none. The joint "
+        "model then goes on to a tenth of its tolerance, for at most three times its iterations.",
     ),
     Setting(
         name="seed",

@@ -111,8 +111,17 @@ class HoldWhenDone:
         return getattr(self._progress, name)
 
     def __enter__(self) -> Self:
+        self._session.hold = False  # another start of the fit
         self._progress.__enter__()
         return self
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        self._session.hold = False
+        try:
+            yield
+        finally:
+            self._session.hold = True
 
     def __exit__(self, *error: Any) -> None:
         self._session.hold = True

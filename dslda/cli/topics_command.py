@@ -189,12 +189,16 @@ def _covariate_lines(model: Model) -> Iterator[str]:
 
 
 def _of_topics(table: DataFrame, model: Model) -> DataFrame:
-    """The table with stars at topics that other starts do not find, and without errors that take topics as known."""
+    """The table with stars at topics that other starts do not find, and without errors that take topics as known.
+
+    Intervals take the place of what is not about the response: with all columns, none is left for the words.
+    """
     from dslda.report.model_notes import topic_name, unstable_topics
 
     unstable = unstable_topics(model)
     table = table.assign(topic=[topic_name(topic, unstable) for topic in table["topic"]])
-    table = table.drop(columns="conditional_error")
+    in_csv_only = ["conditional_error", *(["coherence", "exclusivity"] if "low" in table else [])]
+    table = table.drop(columns=in_csv_only, errors="ignore")
     beside = [name for name in ("topic", "label", "words") if name in table]
     return table[[*table.columns.difference(beside, sort=False), *beside]]
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -50,6 +50,10 @@ class FitProgress(Protocol):
 
     def iteration(self, record: IterationRecord) -> None:
         """An iteration is complete."""
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Entered for work after the fit, without which its model is complete: an interrupt ends this work alone."""
+        return nullcontext()
 
     def __enter__(self) -> Self:
         return self

@@ -77,7 +77,9 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
             f"Unstable topics (*): {names}. Other starts have other words or documents in their "
             f"place: trust these less, or compare with {others}."
         )
-    if model.record.replicates is None:
+    if model.record.replicates is None and model.spec.bootstrap:
+        sentences.append("Coefficients have no intervals: the bootstrap did not end. Train once more.")
+    elif model.record.replicates is None:
         sentences.append(
             "Coefficients have no intervals: train with {bootstrap=100}. The conditional error, in CSV, takes the topics as "
             "known, and is a lower bound."

@@ -161,7 +161,7 @@ def with_excerpts(
     others = {
         each.id
         for each in chosen
-        if each.id in texts and marker.share_found(texts[each.id], each.words) < SAME_TEXT
+        if each.id in texts and each.words and marker.share_found(texts[each.id], each.words) < SAME_TEXT
     }
     if missing := sorted(ids - texts.keys()):
         warn(

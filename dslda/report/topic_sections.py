@@ -182,6 +182,9 @@ def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
         "is_unstable": topic.topic in findings.unstable,
         "first_words": ", ".join(topic.words[:LEADING_WORDS]),
         "class_name": topic.class_name,
+        "may_be_neither": topic.low is not None
+        and topic.high is not None
+        and topic.low <= findings.average <= topic.high,
         "of_tenth": Digits.of_numbers(ends).shown(of_tenth, sign=True),
         **_estimate(topic, findings),
     }

@@ -48,7 +48,12 @@ def settled(spec: FitSpec) -> FitSpec:
     """Settings under which EM goes on until the coefficients of a fit with a bootstrap have settled."""
     if not spec.bootstrap or spec.objective != "joint":
         return spec
-    return replace(spec, tol=spec.tol * TIGHTER, max_iter=spec.max_iter * LONGER)
+    longer = replace(spec, tol=spec.tol * TIGHTER, max_iter=spec.max_iter * LONGER)
+    logger.info(
+        "for intervals of the coefficients EM goes on to a change of %g, for at most %d iterations",
+        *(longer.tol, longer.max_iter),
+    )
+    return longer
 
 
 @dataclass(frozen=True, slots=True)

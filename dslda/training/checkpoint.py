@@ -154,7 +154,8 @@ class FitCheckpoint:
         training, max_iter = model.training, self._identity["settings"]["max_iter"]
         at_its_end = training.converged or (not training.interrupted and training.n_iterations >= max_iter)
         is_ours = self._record is not None and is_of_fit(model, self._record)
-        return is_ours and at_its_end and model.reference is not None
+        lacks_intervals = model.spec.bootstrap > 0 and model.replicates is None
+        return is_ours and at_its_end and model.reference is not None and not lacks_intervals
 
     def start(self, initial: Parameters) -> Position:
         """The position to begin at: that of the checkpoint, or the beginning."""

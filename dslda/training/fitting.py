@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -197,12 +197,13 @@ def fitted_model(
         stability = stability_of_starts(record, source)
         replicates = None
         if not result.interrupted:
-            replicates = bootstrap_coefficients(
-                client,
-                first,
-                result,
-                lambda start: _executor(start.source, fitted_family, start.spec, client),
-            )
+            with nullcontext() if progress is None else progress.interruptible():
+                replicates = bootstrap_coefficients(
+                    client,
+                    first,
+                    result,
+                    lambda start: _executor(start.source, fitted_family, start.spec, client),
+                )
         return Model(
             replace(
                 record,

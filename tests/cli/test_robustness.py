@@ -228,6 +228,39 @@ def test_a_second_signal_does_not_lose_the_model(made: Path, tmp_path: Path, num
     assert [p.name for p in tmp_path.iterdir()] == ["m.model"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("--workers", "1")])
+def test_an_interrupt_during_the_bootstrap_keeps_the_fit(
+    made: Path, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    fit = ("--objective", "joint", "--max-iter", "1", "--topics", "5", "--bootstrap", "10000")
+    process = subprocess.Popen(
+        [
+            *(*PROGRAM, "train", f"{made}/reviews.corpus", "--response", "stars", "--json", *fit, *workers),
+            *("--out", f"{tmp_path}/m.model"),
+        ],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "10000 resamples of the documents" in line or "10,000 resamples" in line:
+                break
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "interrupted: coefficients have no intervals" in rest
+    assert "the complete model is saved in" in rest
+    model = load_model(tmp_path / "m.model")
+    assert model.record.replicates is None
+    assert not model.training.interrupted
+
+
 def test_the_garbage_collection_of_dask_is_nothing_for_users(capsys: pytest.CaptureFixture[str]) -> None:
     import distributed.gc
 

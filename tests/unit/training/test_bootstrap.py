@@ -182,3 +182,10 @@ def test_the_fit_outlives_replicates_that_cannot_be_fitted(
     assert model.record.replicates is None
     assert "interrupted: coefficients have no intervals" in caplog.text
     assert_array_equal(model.topic_word, alone.topic_word)
+
+
+def test_no_interval_is_narrower_than_the_conditional_error_makes_it(joint: Model) -> None:
+    same = np.repeat(joint.record.replicates[:1], 12, axis=0) if joint.record.replicates is not None else None
+    for row in Model(replace(joint.record, replicates=same)).coefficients():
+        assert row.high is not None
+        assert row.high - row.coefficient == pytest.approx(2.2 * row.conditional_error, rel=0.01)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -249,6 +250,14 @@ def test_intervals_come_from_documents_kept_from_training_and_cover_what_they_sa
     ]
     # 180 of 600 documents are its inner part
     assert 0.83 <= np.mean(inside) <= 0.97
+    # they also tell how well it predicts, and the new documents agree
+    told = model.training.held_out
+    assert told is not None
+    assert told.set_aside
+    assert told.value == pytest.approx(model.score(pd.read_json(path, lines=True)[:-1]), abs=0.1)
+    assert joint.training.held_out is None
+    assert calibrated.training.held_out is not None
+    assert not calibrated.training.held_out.set_aside
     table = model.score_table([json.loads(line) for line in path.read_text().splitlines()]).to_pylist()
     assert [row["prediction_low"] for row in table[:-1]] == [row["prediction_low"] for row in rows]
 
