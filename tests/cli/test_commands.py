@@ -174,7 +174,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     assert "family:              poisson (dispersion=1), link log" in told
     assert "Pearson dispersion:  " in told
     assert "\ndispersion: " not in told  # a Poisson has none
-    assert re.search(r"covariate: +age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)", told)
+    assert re.search(r"covariate: +age: -?[\d.e-]+ \(conditional error [\d.e-]+\)", told)
     assert re.search(r"covariate: +party=R: ", told)
     assert "--alpha auto" in told
     checkpoint = dslda("info", tmp_path / "c").out
@@ -187,8 +187,10 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     topics = dslda("topics", out)
     assert len(rows(topics.out)) == 3
     assert "average covariates" in topics.err
-    assert re.search(r"\nCovariate age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)\n", topics.err)
-    assert re.search(r"\nCovariate party=R \(against D\): -?[\d.e-]+ \(s\.e\. [\d.e-]+\)\n", topics.err)
+    assert re.search(r"\nCovariate age: -?[\d.e-]+ \(conditional error [\d.e-]+\)\n", topics.err)
+    assert re.search(
+        r"\nCovariate party=R \(against D\): -?[\d.e-]+ \(conditional error [\d.e-]+\)\n", topics.err
+    )
     alone = dslda("topics", out, "--covariates")
     assert rows(alone.out) == [
         {

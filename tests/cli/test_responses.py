@@ -254,7 +254,7 @@ def test_each_class_tells_which_topics_raise_it(folder: Path, dslda: Dslda, tmp_
     assert dslda(*train, "--topics", 2, "--out", model).code == 0
     lines = [line for line in dslda("info", model).out.splitlines() if line.startswith("class:")]
     assert [line.split()[1] for line in lines] == ["Defense:", "Health:", "Tax:"]
-    assert sum(bool(re.search(r"raised by topic [01] \+\d+\.\d\d ± \d+\.\d\d", line)) for line in lines) >= 2
+    assert sum(bool(re.search(r"raised by topic [01] \+\d+\.\d\d", line)) for line in lines) >= 2
     rows = table(dslda("topics", model, "--by-class").out)
     assert [(row["class"]) for row in rows] == ["Defense"] * 2 + ["Health"] * 2 + ["Tax"] * 2
     for topic in "01":  # over the classes they sum to 0

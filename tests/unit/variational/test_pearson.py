@@ -203,7 +203,9 @@ def test_it_is_saved_and_an_earlier_model_says_that_it_lacks_it(
         return "".join(capsys.readouterr())
 
     assert f"Pearson dispersion:  {quasi.dispersion:.4g}\n" in told("info", quasi, "quasi.model")
-    assert f"has it): {quasi.dispersion:.4g}; standard errors allow" in told("topics", quasi, "quasi.model")
+    assert f"has it): {quasi.dispersion:.4g}; conditional errors allow" in told(
+        "topics", quasi, "quasi.model"
+    )
     assert f"has it): {quasi.dispersion:.4g}.\n" in told("topics", scattered, "plain.model")
     options = dataclasses.replace(scattered.spec, family_options={})
     earlier = Model(dataclasses.replace(scattered.record, pearson=None, spec=options))
