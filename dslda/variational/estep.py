@@ -16,7 +16,6 @@ from dslda.variational.compiling import kernel_of
 from dslda.variational.conditional.loss import Responses, predictors
 from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
 from dslda.variational.design import EXTRAS
-from dslda.variational.kernels.addresses import function_of
 from dslda.variational.kernels.layout import (
     PER_DOCUMENT,
     SCALARS,
@@ -282,7 +281,7 @@ def _run(
         ),
         BlockSums(**arrays, scalars=scalars),
         posteriors,
-        *(function_of(family, name) for name in (FUNCTIONS if parameters.n_classes is None else ())),
+        *(getattr(family, name) for name in (FUNCTIONS if parameters.n_classes is None else ())),
     )
     for name, value in zip(SCALARS, scalars.tolist(), strict=True):
         # counts are int

@@ -103,12 +103,11 @@ class Responses:
         return np.where(self.labelled, self.y, 0.0).astype(np.int64)
 
     def _evaluated(self, name: str, omegas: Array, family: Family, deltas: Array) -> Array:
-        from dslda.variational.kernels.addresses import function_of
         from dslda.variational.kernels.family_values import evaluate
 
         values = np.zeros(omegas.shape)
         evaluate(
-            function_of(family, name),
+            getattr(family, name),
             read_only(self.y),
             read_only(omegas),
             read_only(deltas),
