@@ -492,7 +492,7 @@ def test_topics_are_a_table_with_its_caption_on_a_terminal(made: Path) -> None:
         assert f"{model.topic_prevalence[topic.topic]:.1%}" in shown
         assert ", ".join(topic.words) in shown
     assert f"The mean of stars in training is {model.response_summary.mean:.4g}." in shown
-    assert "takes the topics as known: it is a lower bound." in shown
+    assert "Coefficients have no intervals: train with --bootstrap 100." in shown
 
 
 @pytest.mark.filterwarnings("ignore:.*have nearly the words")
