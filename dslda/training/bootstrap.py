@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from dslda.cluster.runner import DaskRunner
 from dslda.cluster.stage_progress import stage_progress
-from dslda.engine.dask.plugin import register
 from dslda.engine.data.fit_source import CorpusSource
 from dslda.engine.data.resampling import Resample
 from dslda.engine.driver import FitResult
@@ -23,7 +21,7 @@ from dslda.engine.em import Position
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DsldaError, InputError, collecting_warnings
-from dslda.training.starts import Start, is_small, quiet_in_task
+from dslda.training.starts import Start, in_tasks, is_small, quiet_in_task
 from dslda.variational.parameters import FEWEST_REPLICATES, FitSpec, Parameters
 from dslda.variational.topics import affinities
 from dslda.wording import number_of
@@ -77,9 +75,8 @@ class _Replicates:
             spec = replace(start.spec, remainder=False)  # words beyond the topics change no coefficient
         return replace(start, source=source, spec=spec)
 
-    def coefficients(self, i: int, executor: Executor) -> NDArray[np.float64] | None:
-        """Coefficients of replicate `i`, topics in the places of the fit's; None where its documents allow no fit."""
-        start = self.numbered(i)
+    def coefficients(self, start: Start, executor: Executor) -> NDArray[np.float64] | None:
+        """Coefficients of a replicate, topics in the places of the fit's; None where its documents allow no fit."""
         initial = self.fitted if start.spec.objective == "joint" else start.initial()
         try:
             with collecting_warnings():
@@ -110,17 +107,15 @@ def bootstrap_coefficients(
     Returns
     -------
     ndarray of float64, shape (B, K + P) or (B, K + P, C), or None
-        None without a bootstrap, after Ctrl-C, and where too few replicates could be fitted.
+        None after Ctrl-C, and where too few replicates could be fitted.
     """
     n = start.spec.bootstrap
-    if not n:
-        return None
     replicates = _Replicates(start, replace(result.parameters, remainder=None))
     logger.info("intervals of the coefficients: %s of the documents", number_of(n, "resample"))
     try:
         with _quietly():
             if client is not None and isinstance(start.source, CorpusSource) and is_small(start.source):
-                found = _side_by_side(client, replicates, n)
+                found = in_tasks(client, start, _replicate_in_task, replicates, n, stage="replicate")
             else:
                 found = _one_after_another(replicates, n, executor_of)
     except KeyboardInterrupt:
@@ -144,23 +139,11 @@ def bootstrap_coefficients(
     return np.array(usable)
 
 
-def _side_by_side(client: Client, replicates: _Replicates, n: int) -> list[NDArray[np.float64] | None]:
-    register(client, replicates.start.family, objective=replicates.start.spec.objective)
-    with stage_progress() as progress:
-        runner = DaskRunner(client, progress)
-        try:
-            shared = runner.share(replicates)
-            tasks = runner.map(_replicate_in_task, [shared] * n, range(n))
-            return runner.results(tasks, stage="replicate")
-        finally:
-            runner.cancel()
-
-
 def _replicate_in_task(replicates: _Replicates, i: int) -> NDArray[np.float64] | None:
     quiet_in_task()
     start = replicates.numbered(i)
-    with _quietly(), SerialExecutor(start.source, start.family, start.spec) as executor:
-        return replicates.coefficients(i, executor)
+    with SerialExecutor(start.source, start.family, start.spec) as executor:
+        return replicates.coefficients(start, executor)
 
 
 def _one_after_another(
@@ -169,15 +152,19 @@ def _one_after_another(
     found = []
     with stage_progress() as progress:
         for i in range(n):
-            with executor_of(replicates.numbered(i)) as executor:
-                found.append(replicates.coefficients(i, executor))
+            replicate = replicates.numbered(i)
+            with executor_of(replicate) as executor:
+                found.append(replicates.coefficients(replicate, executor))
             progress("replicate", i + 1, n)
     return found
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep the fits of replicates out of the log, which would be full of them."""
+    """Keep the fits of replicates out of the log of this process, which would be full of them.
+
+    Not for tasks: threads of one worker that set and restore levels would leave them as none had found them.
+    """
     loggers = [logging.getLogger(name) for name in ("dslda.engine", "dslda.training")]
     levels = [each.level for each in loggers]
     try:

@@ -196,7 +196,7 @@ def fitted_model(
             held_out = replace(held_out, share=kept)
         stability = stability_of_starts(record, source)
         replicates = None
-        if not result.interrupted:
+        if spec.bootstrap and not result.interrupted:
             with nullcontext() if progress is None else progress.interruptible():
                 replicates = bootstrap_coefficients(
                     client,

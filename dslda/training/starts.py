@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dslda.cluster.runner import DaskRunner
 from dslda.cluster.stage_progress import stage_progress
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Start",
     "best_start",
+    "in_tasks",
     "is_small",
     "one_after_another",
     "quiet_in_task",
@@ -39,6 +40,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger("dslda.training")
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 SMALL_BYTES = 64 << 20
 """Largest corpus whose starts run beside each other, each in one thread of a worker that holds the corpus once more. The
@@ -118,21 +122,26 @@ def side_by_side(client: Client, first: Start) -> list[FitResult]:
     """Train all starts of a small corpus, each in one task, with the same bits as :func:`one_after_another`."""
     n = first.spec.n_starts
     logger.info("%d starts run beside each other, each on one thread of the workers", n)
-    register(client, first.family, objective=first.spec.objective)
-    with stage_progress() as progress:
-        runner = DaskRunner(client, progress)
-        try:
-            shared = runner.share(first)
-            tasks = runner.map(_start_in_task, [shared] * n, range(n))
-            ended = runner.results(tasks, stage="start")
-        finally:
-            runner.cancel()
     results = []
-    for result, warnings in ended:
+    for result, warnings in in_tasks(client, first, _start_in_task, first, n, stage="start"):
         results.append(result)
         for warning in warnings:
             warn(warning)
     return results
+
+
+def in_tasks(
+    client: Client, start: Start, function: Callable[[T, int], R], shared: T, n: int, *, stage: str
+) -> list[R]:
+    """The values of ``function(shared, i)`` for i below `n`, each from one task that fits a model as `start` does."""
+    register(client, start.family, objective=start.spec.objective)
+    with stage_progress() as progress:
+        runner = DaskRunner(client, progress)
+        try:
+            tasks = runner.map(function, [runner.share(shared)] * n, range(n))
+            return runner.results(tasks, stage=stage)
+        finally:
+            runner.cancel()
 
 
 def runs_side_by_side(first: Start) -> bool:
