@@ -128,8 +128,10 @@ def test_a_model_keeps_its_replicates(joint: Model, tmp_path: Path) -> None:
     assert_array_equal(loaded.coefficient_covariance(), joint.coefficient_covariance())
     assert [*joint.topic_table()][:4] == ["topic", "coefficient", "low", "high"]
     deviations = np.sqrt(np.diag(joint.coefficient_covariance()))
-    widths = {row.topic: (row.high or 0.0) - row.coefficient for row in joint.coefficients()}
-    assert_allclose([widths[k] for k in range(N_TOPICS)] / deviations, 2.2, rtol=0.01)  # t of 11 at 0.975
+    for row in joint.coefficients():
+        assert row.high is not None
+        error = max(deviations[row.topic], row.conditional_error)
+        assert (row.high - row.coefficient) / error == pytest.approx(2.2, rel=0.01)  # t of 11 at 0.975
 
 
 def test_no_model_has_intervals_without_a_bootstrap() -> None:
