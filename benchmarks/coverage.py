@@ -8,19 +8,15 @@ them, by the same rule: split conformal prediction on a tenth of the training do
 from __future__ import annotations
 
 import argparse
-import sys
-import warnings
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.default_fits import Setting, add_fold_arguments, default_fit, print_rows
 from benchmarks.labelled_responses import RESPONSES, Documents, counted_documents, splits
-from benchmarks.measure import measure
-from benchmarks.report import machine, markdown, write_json
 from dslda.evaluation.intervals import Intervals, conformal_intervals
 from dslda.evaluation.metrics import held_out
 from dslda.evaluation.response_measures import Kind
@@ -42,27 +38,14 @@ COLUMNS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="RESPONSE")
-    parser.add_argument("--topics", type=int, default=20, metavar="K")
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument(
-        "--only-folds", type=int, metavar="N", help="only the first N folds, for a quick look"
-    )
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    add_fold_arguments(parser, ROWS)
 
 
 def main(arguments: argparse.Namespace) -> None:
-    rows = []
-    for name in arguments.rows:
-        cost = measure(_coverage, (name, arguments.topics, arguments.folds, arguments.only_folds))
-        rows += cost["result"]
-        print(markdown(rows[-2:], COLUMNS), file=sys.stderr, flush=True)
-    if arguments.out is not None:
-        write_json(arguments.out, {"benchmark": "coverage", "machine": machine(), "rows": rows})
-    print(markdown(rows, COLUMNS))
+    print_rows(arguments, "coverage", _coverage, COLUMNS)
 
 
-def _coverage(setting: tuple[str, int, int, int | None]) -> Callable[[], list[dict[str, Any]]]:
+def _coverage(setting: Setting) -> Callable[[], list[dict[str, Any]]]:
     name, n_topics, n_folds, only = setting
     response = RESPONSES[name]
     documents = counted_documents(response)
@@ -103,20 +86,8 @@ def _row(documents: Documents, title: str, label: str, found: list[tuple[Any, ..
 def _of_dslda(
     kind: Kind, documents: Documents, train: NDArray[np.int64], test: NDArray[np.int64], n_topics: int
 ) -> tuple[NDArray[np.float64], Intervals | None, float]:
-    import dslda
-    from dslda.engine.progress import LogProgress
-    from dslda.exceptions import DsldaWarning
-
     family = "poisson" if kind == "count" else "gaussian"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DsldaWarning)
-        model = dslda.train(
-            documents.counts[train],
-            response=documents.y[train],
-            family=family,
-            n_topics=n_topics,
-            progress=LogProgress(),
-        )
+    model = default_fit(documents, train, family=family, n_topics=n_topics)
     reference = model.record.reference
     lowest = -np.inf if family == "gaussian" else model.response_summary.minimum
     intervals = None if reference is None else reference.intervals

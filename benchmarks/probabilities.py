@@ -8,19 +8,15 @@ probable one count. Few documents have an error by chance, which probabilities t
 from __future__ import annotations
 
 import argparse
-import sys
-import warnings
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.default_fits import Setting, add_fold_arguments, default_fit, print_rows
 from benchmarks.labelled_responses import RESPONSES, Documents, Response, counted_documents, splits
-from benchmarks.measure import measure
-from benchmarks.report import machine, markdown, write_json
 from dslda.evaluation.response_measures import calibration_error, measures
 from dslda.evaluation.rivals import TfidfRegression
 
@@ -42,27 +38,14 @@ COLUMNS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="RESPONSE")
-    parser.add_argument("--topics", type=int, default=20, metavar="K")
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument(
-        "--only-folds", type=int, metavar="N", help="only the first N folds, for a quick look"
-    )
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    add_fold_arguments(parser, ROWS)
 
 
 def main(arguments: argparse.Namespace) -> None:
-    rows = []
-    for name in arguments.rows:
-        cost = measure(_probabilities, (name, arguments.topics, arguments.folds, arguments.only_folds))
-        rows += cost["result"]
-        print(markdown(rows[-2:], COLUMNS), file=sys.stderr, flush=True)
-    if arguments.out is not None:
-        write_json(arguments.out, {"benchmark": "probabilities", "machine": machine(), "rows": rows})
-    print(markdown(rows, COLUMNS))
+    print_rows(arguments, "probabilities", _probabilities, COLUMNS)
 
 
-def _probabilities(setting: tuple[str, int, int, int | None]) -> Callable[[], list[dict[str, Any]]]:
+def _probabilities(setting: Setting) -> Callable[[], list[dict[str, Any]]]:
     name, n_topics, n_folds, only = setting
     response = RESPONSES[name]
     documents = counted_documents(response)
@@ -106,19 +89,8 @@ def _row(
 def _of_dslda(
     response: Response, documents: Documents, train: NDArray[np.int64], test: NDArray[np.int64], n_topics: int
 ) -> NDArray[np.float64]:
-    import dslda
-    from dslda.engine.progress import LogProgress
-    from dslda.exceptions import DsldaWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DsldaWarning)
-        model = dslda.train(
-            documents.counts[train],
-            response=documents.y[train],
-            family="binomial" if response.kind == "binary" else "categorical",
-            n_topics=n_topics,
-            progress=LogProgress(),
-        )
+    family = "binomial" if response.kind == "binary" else "categorical"
+    model = default_fit(documents, train, family=family, n_topics=n_topics)
     return model.predict_proba(documents.counts[test])
 
 
