@@ -232,6 +232,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
         :func:`dslda.train`.
     n_starts : int, default 1
         Starts from different seeds, whose predictions are averaged; topics and coefficients are those of the best one.
+    bootstrap : int, default 0
+        Fits to rows drawn again, which give the coefficients intervals: `model_.coefficient_table()` shows them. See
+        :func:`dslda.train`.
     random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default 0
         Seed of the start, or where to draw one from; None draws from numpy's global state. With an int the result is a pure
         function of data and parameters.
@@ -304,6 +307,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         levels: Sequence[str | float] | None = None,
         seed_words: SeedWords = DEFAULTS.seed_words,
         n_starts: int = DEFAULTS.n_starts,
+        bootstrap: int = DEFAULTS.bootstrap,
         random_state: RandomState = DEFAULTS.seed,
         seed: int | Literal["deprecated"] = "deprecated",
     ) -> None:
@@ -327,6 +331,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         self.levels = levels
         self.seed_words = seed_words
         self.n_starts = n_starts
+        self.bootstrap = bootstrap
         self.random_state = random_state
         self.seed = seed
 
@@ -448,7 +453,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         class. "ordinal" is for ordered levels, with one coefficient a topic.
     n_topics, doc_topic_prior, topic_prior, topic_estimation, response_weight, granularity
         As in :class:`SLDARegressor`.
-    max_iter, tol, max_sweeps, sweep_tol, seed_words, n_starts, random_state, seed
+    max_iter, tol, max_sweeps, sweep_tol, seed_words, n_starts, bootstrap, random_state, seed
         As in :class:`SLDARegressor`.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
@@ -508,6 +513,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         levels: Sequence[str | float] | None = None,
         seed_words: SeedWords = DEFAULTS.seed_words,
         n_starts: int = DEFAULTS.n_starts,
+        bootstrap: int = DEFAULTS.bootstrap,
         random_state: RandomState = DEFAULTS.seed,
         seed: int | Literal["deprecated"] = "deprecated",
     ) -> None:
@@ -531,6 +537,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.levels = levels
         self.seed_words = seed_words
         self.n_starts = n_starts
+        self.bootstrap = bootstrap
         self.random_state = random_state
         self.seed = seed
 
