@@ -19,6 +19,7 @@ COMMANDS = {
     "dask_overhead": "how much CPU time does Dask add to a fit?",
     "out_of_core": "does a corpus larger than the workers' memory train as fast as one that fits?",
     "flat": "do memory and time of iterations and fits stay flat, and how fast are 10,000 partitions submitted?",
+    "rounds": "how busy do the rounds of conditional training keep 50 workers, and what would fewer of them cost?",
     "soak": "do fits end with the same bits while workers are killed at random?",
     "wide_vocabulary": "does an iteration of very many topics and terms run on this machine, in what memory?",
     "scoring": "how many documents a second are scored, from text to Parquet, and in what memory?",

@@ -108,6 +108,7 @@ CORPORA = {
 }
 RESPONSES = {
     "movie_rating": Response("movie_reviews", "rating", "real"),
+    "reviewer": Response("movie_reviews", "reviewer", "classes"),
     "rating": Response("womens_clothing", "rating", "real"),
     "rating_levels": Response("womens_clothing", "rating", "ordinal"),
     "recommended": Response("womens_clothing", "recommended", "binary"),

@@ -21,7 +21,7 @@ from dslda.evaluation.response_measures import calibration_error, measures
 from dslda.evaluation.rivals import TfidfRegression
 
 ROWS = (
-    *("poliblog", "newsgroups", "recommended", "one_star"),
+    *("poliblog", "newsgroups", "reviewer", "recommended", "one_star"),
     *("policy_area", "transportation", "imdb_positive"),
 )
 CHANCE_DRAWS, CHANCE_SEED = 200, 0

@@ -53,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     # hundreds of processes of tests import the package: it need not be parsed in each
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # they share the cores, on which threads of BLAS and OpenMP would only wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     for room in (PACKAGE / "families", PACKAGE / "variational"):
         newest = max(path.stat().st_mtime for path in room.rglob("*.py"))
         for index in room.rglob("*.nbi"):

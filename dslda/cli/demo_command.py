@@ -31,10 +31,6 @@ RESPONSE = "rating"
 N_REVIEWS = 6_000
 """Of 22,641, so that everything, the rivals included, takes less than a minute on two cores."""
 
-PARTITION_TOKENS = 10_000
-"""The only setting that is not the default: some 16 partitions, so that two cores end an iteration together. It changes no
-result that one would see."""
-
 HOLD_OUT = 0.2
 LDA_PASSES = 10
 SEED = 0
@@ -123,7 +119,6 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
         vocabulary=terms,
         id=[reviews.ids[row] for row in rows],
         response={name: values[rows] for name, values in reviews.responses.items()},
-        partition_tokens=PARTITION_TOKENS,
         overwrite=overwrite,
     )
 

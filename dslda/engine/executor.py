@@ -82,6 +82,7 @@ class Executor(ABC):
         work: Pass[S],
         *,
         partitions: Sequence[int] | None = None,
+        share: float = 1.0,
         on_partition: PartitionListener | None = None,
     ) -> tuple[S, IterationTimes]:
         """Run one iteration: return the sums of `work` at `parameters`, with a row for every term.
@@ -92,6 +93,9 @@ class Executor(ABC):
         work : Pass
         partitions : sequence of int, optional
             The partitions to process, in any order; all by default.
+        share : float, default 1
+            Share of their documents that `work` takes, so that a cluster does not make tasks of next to no work. It
+            changes no bit.
         on_partition : callable, optional
 
         Raises
@@ -132,6 +136,7 @@ class SerialExecutor(Executor):
         work: Pass[S],
         *,
         partitions: Sequence[int] | None = None,
+        share: float = 1.0,
         on_partition: PartitionListener | None = None,
     ) -> tuple[S, IterationTimes]:
         chosen = ascending(partitions, self.n_partitions)

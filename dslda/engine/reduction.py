@@ -17,6 +17,7 @@ __all__ = [
     "FAN_IN",
     "add_children",
     "least_level",
+    "lowest_level",
     "nodes",
     "number_of_levels",
     "number_of_nodes",
@@ -72,7 +73,11 @@ def task_level(leaves: Sequence[int], n_threads: int) -> int:
 
 def least_level(leaves: Sequence[int], n_threads: int) -> int:
     """The lowest level of the tree with at most ``MOST_TASKS`` nodes, or as many as the threads need."""
-    most = max(MOST_TASKS, GROUPS_PER_THREAD * n_threads)
+    return lowest_level(leaves, max(MOST_TASKS, GROUPS_PER_THREAD * n_threads))
+
+
+def lowest_level(leaves: Sequence[int], most: int) -> int:
+    """The lowest level of the tree with at most so many nodes, of at least 1."""
     level = 0
     while number_of_nodes(leaves, level) > most:
         level += 1

@@ -39,7 +39,9 @@ import json, logging, os, shutil, signal, sys, traceback
 from pathlib import Path
 
 import dslda.ingestion.ingest as module
-import numcodecs.blosc, pyarrow.compute, zarr, zarr.codecs, zarr.storage
+# all that children would import, each for itself
+import fsspec.implementations.local, numcodecs.blosc, pandas, pyarrow.compute, rich.progress
+import sklearn.feature_extraction.text, zarr, zarr.codecs, zarr.storage
 from dslda.cli.program import run
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import InputError

@@ -25,7 +25,7 @@ import json, logging, os, shutil, signal, sys, traceback
 from pathlib import Path
 
 import dslda
-import pyarrow.parquet, sklearn.feature_extraction.text
+import fsspec.implementations.local, pandas, pyarrow.parquet, rich.progress, sklearn.feature_extraction.text
 from dslda.prediction.predict import predict_nothing
 from tests.helpers.dying_children import count_changes, run_in_child
 from tests.helpers.files import contents, write_records

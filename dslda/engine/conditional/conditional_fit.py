@@ -287,10 +287,16 @@ class ConditionalFit:
         totals.add(self._run(again.parameters, ConditionalPass(differentiated=False)))
         return replace(best, parameters=again.parameters, center=totals.center(again.parameters))
 
-    def _run(self, parameters: Parameters, work: Pass[S], partitions: Sequence[int] | None = None) -> S:
+    def _run(
+        self,
+        parameters: Parameters,
+        work: Pass[S],
+        partitions: Sequence[int] | None = None,
+        share: float = 1.0,
+    ) -> S:
         with asked(self._family, "a compiled function", ArithmeticError):
             sums, times = self._executor.run(
-                parameters, work, partitions=partitions, on_partition=self._on_partition
+                parameters, work, partitions=partitions, share=share, on_partition=self._on_partition
             )
         self._publish += times.publish
         self._e_step += times.e_step
@@ -382,13 +388,13 @@ class ConditionalFit:
         recipe, parameters = self._recipe, self.parameters
         order = np.random.default_rng([self._spec.seed, self.n_epochs]).permutation(recipe.n_slices)
         number = int(order[self._step])
-        partitions = (
-            range(number, self._executor.n_partitions, recipe.n_slices) if recipe.by_partition else None
-        )
-        selection = recipe.outer
-        if not recipe.by_partition:
+        selection, partitions, share = recipe.outer, None, 1.0
+        if recipe.by_partition:
+            partitions = range(number, self._executor.n_partitions, recipe.n_slices)
+        else:
             selection = replace(selection, slice_of=(number, recipe.n_slices))
-        statistics = self._run(parameters, ConditionalPass(selection, self._dispersion), partitions)
+            share = 1.0 / recipe.n_slices
+        statistics = self._run(parameters, ConditionalPass(selection, self._dispersion), partitions, share)
         self._totals.add(statistics)
         mass = float(statistics.topic_counts.sum())
         if mass > 0.0:
@@ -420,7 +426,8 @@ class ConditionalFit:
         if not self._recipe.inner_share:
             return 0.0
         center = self._totals.center(self.parameters)
-        sums = self._run(self.parameters, InnerPass(self._recipe.inner, center, SLOPES))
+        judge = InnerPass(self._recipe.inner, center, SLOPES)
+        sums = self._run(self.parameters, judge, share=self._recipe.inner_share)
         if not sums.weight > 0.0:
             raise InputError(
                 "the inner part of the documents must have one with a response and a known word, got none",

@@ -64,6 +64,7 @@ class FitSource(ABC):
         Training documents of each partition.
     n_others : ndarray of int64, shape (P,)
         Documents of each partition that evaluate the model: those held out, or else all that `documents` leaves out.
+    n_entries : ndarray of int64, shape (P,)
     nbytes : ndarray of int64, shape (P,)
         Size in memory of each partition, before documents are left out.
     weighted : bool
@@ -88,7 +89,8 @@ class FitSource(ABC):
         self.n_terms = n_terms
         self.weighted = False
         self.design = design
-        self.nbytes = np.asarray(n_entries, dtype=np.int64) * _ENTRY_BYTES + stored * _DOCUMENT_BYTES
+        self.n_entries = np.asarray(n_entries, dtype=np.int64)
+        self.nbytes = self.n_entries * _ENTRY_BYTES + stored * _DOCUMENT_BYTES
         self._first = np.concatenate([[0], np.cumsum(stored)])
         self._training: list[NDArray[np.uint8]] | None = None
         self._held_out: list[NDArray[np.uint8]] | None = None

@@ -54,7 +54,7 @@ class Interrupting(SerialExecutor):
 
 @pytest.fixture(scope="module")
 def source() -> MemorySource:
-    block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=100, missing=0.1, seed=2).block
+    block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=450, missing=0.1, seed=2).block
     unscaled = MemorySource(block, N_TERMS, design=Design("y"))
     return unscaled.standardised(FAMILY)
 
@@ -62,7 +62,7 @@ def source() -> MemorySource:
 @pytest.fixture(scope="module")
 def partitioned(tmp_path_factory: pytest.TempPathFactory) -> CorpusSource:
     """The same documents in many partitions."""
-    block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=100, missing=0.1, seed=2).block
+    block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=450, missing=0.1, seed=2).block
     corpus = ingest(
         sparse.csr_array((block.counts, block.terms, block.indptr), shape=(block.n_documents, N_TERMS)),
         tmp_path_factory.mktemp("driver") / "partitioned.corpus",
@@ -122,7 +122,7 @@ def test_a_subset_of_partitions_is_what_a_source_of_its_documents_gives(
     assert total.n_documents == len(rows)
     np.testing.assert_array_equal(total.topic_counts, again.topic_counts)
     np.testing.assert_array_equal(everything.topic_counts, fitted.statistics.topic_counts)
-    block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=100, missing=0.1, seed=2).block
+    block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=450, missing=0.1, seed=2).block
     alone = MemorySource(block, N_TERMS, design=partitioned.design, documents=rows)
     with SerialExecutor(alone, FAMILY, SPEC) as executor:
         same, _ = executor.run(fitted.parameters, E_STEP)
