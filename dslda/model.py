@@ -849,6 +849,11 @@ class Model:
             f"{number_of(self.training.n_iterations, 'iteration')})"
         )
 
+    def _repr_html_(self) -> str:
+        from dslda.report.model_card import model_card
+
+        return model_card(self)
+
     def _at_level(self, interval: float | None) -> Model:
         """The model with intervals of another level."""
         return self if interval is None else Model(at_level(self.record, interval))

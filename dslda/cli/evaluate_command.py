@@ -22,25 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-COLUMNS = {
-    "method": "method",
-    "n_topics": "topics",
-    "r2": "R2",
-    "d2": "D2",
-    "correlation": "corre-\nlation",
-    "accuracy": "accu-\nracy",
-    "auc": "AUC",
-    "log_loss": "log\nloss",
-    "calibration_error": "calib.\nerror",
-    "topics_alone": "topics\nalone",
-    "difference": "loss",
-    "standard_error": "±\ns.e.",
-    "npmi": "coher-\nence",
-    "exclusivity": "exclu-\nsivity",
-    "seconds": "sec-\nonds",
-}
-"""Columns of the table on a terminal, by those of the rows."""
-
 
 class _Numbers(click.ParamType):
     """Whole numbers with commas between them."""
@@ -155,18 +136,10 @@ def shown_evaluation(found: Evaluation) -> Table:
     title = f"{found.response}: {found.n_documents:,} documents, {found.splitting}"
     table = Table(title=Text(printable(title), style="table.title"), title_justify="left")
     table.box, table.show_edge, table.padding, table.pad_edge = SIMPLE_HEAD, False, 0, False
-    names = [name for name in COLUMNS if any(row.get(name) is not None for row in found.rows)]
-    for name in names:
-        is_figure = name != "method"
-        table.add_column(COLUMNS[name], justify="right" if is_figure else "left", no_wrap=is_figure)
-    for row in found.rows:
-        table.add_row(*(_shown(name, row.get(name)) for name in names))
+    heads, rows = found.in_cells()
+    for head in heads:
+        is_figure = head != "method"
+        table.add_column(head, justify="right" if is_figure else "left", no_wrap=is_figure)
+    for row in rows:
+        table.add_row(*row)
     return table
-
-
-def _shown(name: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:{'+.3f' if name == 'difference' else '.1f' if name == 'seconds' else '.3f'}}"

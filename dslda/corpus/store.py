@@ -17,10 +17,13 @@ from dslda.corpus.summary import new_share, oov_share
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
+from dslda.notebook_card import notebook_card
 from dslda.storage.location import Location
-from dslda.wording import number_of
+from dslda.wording import first_few, number_of
 
 __all__ = ["Corpus", "open_corpus"]
+
+LEVELS_SHOWN = 4
 
 
 def open_corpus(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Corpus:
@@ -294,6 +297,37 @@ class Corpus:
 
     def __repr__(self) -> str:
         return f"Corpus({self.path!r}: {self.in_words})"
+
+    def _repr_html_(self) -> str:
+        columns = [("response", *each) for each in self.response_summaries.items()]
+        columns += [("covariate", *each) for each in self.covariate_summaries.items()]
+        rows = [self._row(role, name, summary) for role, name, summary in columns]
+        shown = "" if self.oov_share is None else f"; {self.oov_share:.1%} of all words are left out"
+        empty = f" ({self.n_empty:,} without a word)" if self.n_empty else ""
+        # the name alone: notebooks travel, and folders are nobody's business
+        return notebook_card(
+            f"Corpus {self.path.rstrip('/').rpartition('/')[2]}: {number_of(self.n_documents, 'document')}{empty}",
+            facts=[
+                ("Vocabulary", number_of(self.n_terms, "term")),
+                ("Words", f"{self.n_tokens:,}{shown}"),
+                ("Stored in", number_of(self.n_partitions, "partition")),
+            ],
+            columns=("column", "role", "values", "documents", "missing", "mean", "lowest", "highest"),
+            rows=rows,
+            texts=("column", "role", "values"),
+        )
+
+    def _row(self, role: str, name: str, summary: ResponseSummary) -> list[str]:
+        """A response or covariate in the table of a notebook."""
+        levels = self.levels.get(name)
+        values = summary.looks
+        numbers = (
+            [f"{x:.4g}" for x in (summary.mean, summary.minimum, summary.maximum)] if summary.n else [""] * 3
+        )
+        if levels is not None:
+            values = f"{number_of(len(levels), 'level')}: {first_few(levels, LEVELS_SHOWN)}"
+            numbers = [""] * 3
+        return [name, role, values, f"{summary.n:,}", f"{summary.missing:,}", *numbers]
 
     @property
     def in_words(self) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dslda.cross_validation.fold_fit import FoldFit, Problem
 from dslda.evaluation.response_measures import Kind, document_losses, measures
 from dslda.exceptions import InputError
+from dslda.notebook_card import notebook_card
 from dslda.wording import number_of, short_repr
 
 if TYPE_CHECKING:
@@ -29,6 +30,24 @@ HEADLINES: Mapping[Kind, tuple[str, str]] = {
     "classes": ("log_loss", "log loss"),
 }
 """The measure that belongs to the loss of a document, by kind of response, and its name."""
+COLUMNS = {
+    "method": "method",
+    "n_topics": "topics",
+    "r2": "R2",
+    "d2": "D2",
+    "correlation": "corre-\nlation",
+    "accuracy": "accu-\nracy",
+    "auc": "AUC",
+    "log_loss": "log\nloss",
+    "calibration_error": "calib.\nerror",
+    "topics_alone": "topics\nalone",
+    "difference": "loss",
+    "standard_error": "±\ns.e.",
+    "npmi": "coher-\nence",
+    "exclusivity": "exclu-\nsivity",
+    "seconds": "sec-\nonds",
+}
+"""Heads of the columns that readers are shown, by those of the rows; with the breaks that a terminal needs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,6 +199,23 @@ class Evaluation:
     def headline(self) -> tuple[str, str]:
         """The measure that the choice goes by: its key in `rows`, and its name."""
         return HEADLINES[self.kind]
+
+    def _repr_html_(self) -> str:
+        heads, rows = self.in_cells()
+        return notebook_card(
+            f"Evaluation of {self.response}: {number_of(self.n_documents, 'document')}, {self.splitting}",
+            columns=[head.replace("-\n", "").replace("\n", " ") for head in heads],
+            rows=rows,
+            texts=("method",),
+            notes=self.in_words,
+        )
+
+    def in_cells(self) -> tuple[list[str], list[list[str]]]:
+        """Heads of the columns that have any figures, and the rows as readers are shown them."""
+        names = [name for name in COLUMNS if any(row.get(name) is not None for row in self.rows)]
+        return [COLUMNS[name] for name in names], [
+            [_shown(name, row.get(name)) for name in names] for row in self.rows
+        ]
 
     def table(self) -> pa.Table:
         """The rows as a table; ``to_pandas()`` makes a data frame of it."""
@@ -354,6 +390,13 @@ def _numbers(problem: Problem) -> NDArray[np.float64] | None:
         return np.array([float(name) for name in problem.names or ()])
     except ValueError:
         return None
+
+
+def _shown(name: str, value: Any) -> str:
+    """A measure as readers are shown it."""
+    if not isinstance(value, float):
+        return "" if value is None else str(value)
+    return f"{value:{'+.3f' if name == 'difference' else '.1f' if name == 'seconds' else '.3f'}}"
 
 
 def _finite(value: Any) -> Any:

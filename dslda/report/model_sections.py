@@ -15,7 +15,7 @@ from dslda.report.inline_svg import inline_svg
 from dslda.settings import SETTINGS
 from dslda.wording import alpha_in_words, first_few, number_of
 
-__all__ = ["beyond", "caution", "facts", "training"]
+__all__ = ["beyond", "caution", "facts", "response_in_words", "training"]
 
 BEYOND_WORDS = 16
 MOST_NAMES = 12
@@ -96,7 +96,7 @@ def facts(findings: Findings) -> dict[str, Any]:
 def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
     model, corpus = findings.model, findings.corpus
     record, summary, spec = model.record, model.training, model.spec
-    yield "Response", _response(findings)
+    yield "Response", response_in_words(findings)
     yield "Family", f"{spec.family}, link {model.family.link}"
     if record.classes:
         yield "Classes", f"{len(record.classes):,}: {first_few(record.classes, MOST_NAMES)}"
@@ -143,7 +143,8 @@ def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
     yield "This page", f"dslda {__version__}"
 
 
-def _response(findings: Findings) -> str:
+def response_in_words(findings: Findings) -> str:
+    """The response and its values."""
     summary, model = findings.model.response_summary, findings.model
     if model.record.classes:
         return f"{findings.response}: {number_of(summary.n, 'value')}"

@@ -18,7 +18,7 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from dslda.coefficients import Coefficient, Topic
 
-__all__ = ["answer", "axis", "cards", "class_map"]
+__all__ = ["answer", "axis", "cards", "class_map", "topic_in_short"]
 
 LEADING = 3
 LEADING_WORDS = 6
@@ -45,8 +45,8 @@ def answer(findings: Findings) -> dict[str, Any]:
         return content
     lowering = [topic for topic in findings.topics if topic.coefficient < findings.average][:LEADING]
     raising = [topic for topic in findings.topics if topic.coefficient >= findings.average][::-1][:LEADING]
-    content["lowering"] = [_leading(topic, findings) for topic in lowering]
-    content["raising"] = [_leading(topic, findings) for topic in raising]
+    content["lowering"] = [topic_in_short(topic, findings) for topic in lowering]
+    content["raising"] = [topic_in_short(topic, findings) for topic in raising]
     content["average"] = findings.digits.shown(findings.average)
     content["outcome"], content["unit"] = outcome(model), coefficient_axis(model)
     content["share"] = f"{SHARE:.0%}"
@@ -140,7 +140,7 @@ def _card(topic: Topic, findings: Findings) -> dict[str, Any]:
         }
         for each in findings.documents.get(topic.topic, ())
     ]
-    return _leading(topic, findings) | {
+    return topic_in_short(topic, findings) | {
         "words": [
             (word, f"{p:.4f}", round(100.0 * p / most))
             for word, p in zip(topic.words, topic.probabilities, strict=True)
@@ -172,7 +172,7 @@ def _measures(topic: Topic) -> list[tuple[str, str, str]]:
     ]
 
 
-def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
+def topic_in_short(topic: Topic, findings: Findings) -> dict[str, Any]:
     """A topic by its first words, coefficient and interval, and what a tenth of a document's words in it does."""
     ends = [SHARE * (findings.topics[place].coefficient - findings.average) for place in (0, -1)]
     of_tenth = SHARE * (topic.coefficient - findings.average)

@@ -34,6 +34,7 @@ from dslda.exceptions import DataWarning, FormatError, InputError, OutputExistsE
 from dslda.prediction.responses import responses_of_corpus
 from dslda.training.train import train
 from tests.helpers.errors import refused
+from tests.helpers.pages import Page
 
 N, N_TERMS = 420, 120
 QUICK: dict[str, Any] = {"objective": "conditional", "max_iter": 13}
@@ -114,6 +115,17 @@ def test_figures_are_complete_on_a_terminal_of_80_columns(found: Evaluation, kin
     shown = captured.get()
     assert shown.count("0.125") == len(names) + len(shared) - 1
     assert "…" not in shown
+
+
+def test_a_notebook_shows_the_measures_and_the_choice(found: Evaluation) -> None:
+    page = Page()
+    page.feed(f"<body>{found._repr_html_()}</body>")
+    assert not page.open
+    heads, cells = [e.text for e in page.all("th")], [e.text for e in page.all("td")]
+    assert heads[:4] == ["method", "topics", "R2", "correlation"]
+    assert cells[:3] == ["dslda", "2", f"{found.rows[0]['r2']:.3f}"]
+    assert len(cells) == len(heads) * len(found.rows)
+    assert all(sentence in page.text for sentence in found.in_words)
 
 
 def test_results_are_kept_and_gone_on_with(

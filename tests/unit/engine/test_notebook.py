@@ -1,4 +1,4 @@
-"""Training in a real kernel of Jupyter: the line below the cell, and the model after an interrupt."""
+"""Work in a real kernel of Jupyter: the line below the cell, what a cell shows, and the model after an interrupt."""
 
 from __future__ import annotations
 
@@ -24,6 +24,21 @@ counts, y = scipy.sparse.load_npz("counts.npz"), numpy.load("y.npy")
 model = dslda.train(counts, response=y, n_topics=3, tol=0.0, max_iter={max_iter})
 print(model.training.interrupted)
 """
+
+INGEST = """
+import json, dslda, dslda.cluster.stage_progress as stage_progress
+
+stage_progress.QUICK_SECONDS = 0.0
+records = [{"text": text, "stars": 1 + i % 5} for i, text in enumerate(["good red coat", "bad coat", "fine coat"] * 40)]
+with open("new.jsonl", "w") as file:
+    file.writelines(json.dumps(record) + "\\n" for record in records)
+dslda.ingest(records, "c.corpus", text="text", response="stars", min_df=1, max_df=1.0, partition_tokens=60)
+"""
+TRAIN = """
+model = dslda.train(dslda.open_corpus("c.corpus"), response="stars", n_topics=2, max_iter=2)
+model
+"""
+SCORE = 'dslda.score(model, "june.jsonl", out="scores")'
 
 
 class Kernel:
@@ -95,3 +110,25 @@ def test_interrupting_the_kernel_keeps_the_last_complete_iteration(kernel: Kerne
     messages = kernel.run(CELL.format(max_iter=1_000_000), interrupt_after="EM iteration 5: ")
     assert _printed(messages) == "True\n"
     assert _lines(messages)[-1].startswith("EM: ")
+
+
+def test_a_line_below_the_cell_tells_how_far_ingestion_is_and_the_corpus_is_a_card(kernel: Kernel) -> None:
+    messages = kernel.run(INGEST)
+    lines = _lines(messages)
+    assert any(line.startswith("writing: ") for line in lines)
+    done, total = lines[-1].split(": ")[1].split(" of ")
+    assert done == total
+    assert "<strong>Corpus c.corpus: 120 documents</strong>" in _shown(messages)
+
+
+def test_a_line_below_the_cell_tells_how_far_scoring_is_and_the_model_is_a_card(kernel: Kernel) -> None:
+    kernel.run(INGEST.replace("c.corpus", "d.corpus").replace("new.jsonl", "june.jsonl"))
+    trained = kernel.run(TRAIN.replace("c.corpus", "d.corpus"))
+    assert "<strong>Supervised topic model of stars: 2 topics</strong>" in _shown(trained)
+    assert "scoring: 1 of 1" in _lines(kernel.run(SCORE))
+
+
+def _shown(messages: list[dict[str, Any]]) -> str:
+    """The value of a cell, as a notebook shows it."""
+    (result,) = (m for m in messages if m["msg_type"] == "execute_result")
+    return str(result["content"]["data"]["text/html"])
