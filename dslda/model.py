@@ -35,7 +35,7 @@ from dslda.evaluation.word_rankings import WordRanking
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.counting import identifier_value
 from dslda.inputs.in_memory import computed, is_dask_collection
-from dslda.model_tables import class_table, coefficient_table, topic_table
+from dslda.model_tables import class_table, coefficient_table, pyldavis_arguments, topic_table
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.model_store import model_checksum, read_model, write_model
 from dslda.prediction.predict import (
@@ -379,6 +379,35 @@ class Model:
             classes; see :meth:`coefficients`, :meth:`class_coefficients` and :meth:`covariate_coefficients` for the units.
         """
         return coefficient_table(self.record)
+
+    def to_pyldavis(self) -> dict[str, Any]:
+        """The arguments of ``pyLDAvis.prepare``, with which its topics have the numbers that they have here.
+
+        pyLDAvis draws topics as circles, larger the more frequent they are and closer the more they share words. Of documents
+        it uses nothing but how many of their words each topic has, all added up, and of the frequencies of terms nothing: it
+        works them out from the topics. The model knows the former, :attr:`topic_prevalence`. So no corpus is read, and all
+        documents trained on count as one, however many they are. Words beyond the topics (:meth:`words_beyond`) have no
+        place in the picture.
+
+        Returns
+        -------
+        dict of str to object
+            `topic_term_dists`, ndarray of float64, shape (K, V): :attr:`topic_word`; `doc_topic_dists`, ndarray of float64,
+            shape (1, K): :attr:`topic_prevalence`; `doc_lengths`, ndarray of int64, shape (1,): the training tokens; `vocab`,
+            list of str, length V; `term_frequency`, ndarray of float64, shape (V,): what the model expects; and
+            `sort_topics` False with `start_index` 0, without which pyLDAvis gives other numbers.
+
+        Raises
+        ------
+        InputError
+            The model, saved by an early release, does not know how frequent its topics are.
+
+        Examples
+        --------
+        >>> import pyLDAvis  # doctest: +SKIP
+        >>> pyLDAvis.save_html(pyLDAvis.prepare(**model.to_pyldavis()), "topics.html")  # doctest: +SKIP
+        """
+        return pyldavis_arguments(self.record)
 
     def words_beyond(self, top: int = 10) -> tuple[WordsBeyond, ...]:
         """What single words add to the topics: their share of what is explained, and the `top` strongest words.

@@ -1,4 +1,4 @@
-"""Topics, classes and coefficients of a model as data frames, for users and for the commands that print them."""
+"""Topics, classes and coefficients of a model as data frames, for users, the commands that print them, and pyLDAvis."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dslda.coefficients import class_topics, covariate_coefficients, topic_coefficients, topics_with_words
 from dslda.evaluation.word_rankings import WordRanking
+from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["class_table", "coefficient_table", "topic_table"]
+__all__ = ["class_table", "coefficient_table", "pyldavis_arguments", "topic_table"]
 
 OPTIONAL = frozenset({"low", "high", "label", "class_name", "stability", "covariate", "level", "against"})
 """Columns that only some models have. The others are always there, for programs that read them."""
@@ -61,6 +64,28 @@ def coefficient_table(record: ModelRecord) -> pd.DataFrame:
         leave_out=() if by_class else ("class_name",),
     )
     return table.rename(columns={"class_name": "class"}).astype({"topic": "Int64"})
+
+
+def pyldavis_arguments(record: ModelRecord) -> dict[str, Any]:
+    """See :meth:`dslda.model.Model.to_pyldavis`."""
+    if record.prevalence is None:
+        raise InputError(
+            "the model does not know how frequent its topics are: it was made by an earlier release",
+            remedy="train once more",
+        )
+    topics = record.parameters.topics.T
+    shares = record.prevalence / record.prevalence.sum()
+    n_terms, n_tokens = record.parameters.n_terms, record.training.n_tokens
+    return {
+        "topic_term_dists": topics,
+        # pyLDAvis takes the sizes of topics from these two alone, as their product: one row says the same as one a document
+        "doc_topic_dists": shares[np.newaxis],
+        "doc_lengths": np.array([n_tokens]),
+        "vocab": list(map(str, range(n_terms)) if record.vocabulary is None else record.vocabulary.terms),
+        "term_frequency": n_tokens * (shares @ topics),
+        "sort_topics": False,
+        "start_index": 0,
+    }
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

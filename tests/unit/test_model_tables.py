@@ -1,13 +1,14 @@
-"""Topics, classes and coefficients as data frames: the numbers of the model, and no name that nothing has."""
+"""Topics, classes and coefficients as data frames and for pyLDAvis: the numbers of the model, no name that nothing has."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dslda.exceptions import InputError
 from dslda.model import Model
@@ -103,3 +104,50 @@ def test_covariates_follow_the_topics_with_what_they_stand_against() -> None:
     for c, name in enumerate(model.classes):
         of_class = topics[topics["class"] == name].sort_values("topic")
         assert_array_equal(of_class["conditional_error"], errors[c, : model.n_topics])
+
+
+def test_arguments_of_pyldavis_are_distributions_over_the_terms_and_topics_of_the_model() -> None:
+    model = Model(a_record())
+    arguments = model.to_pyldavis()
+    topics, documents = arguments["topic_term_dists"], arguments["doc_topic_dists"]
+    assert_array_equal(topics, model.topic_word)
+    assert_allclose(topics.sum(axis=1), 1.0)
+    assert_allclose(documents, [model.topic_prevalence / model.topic_prevalence.sum()])
+    assert arguments["vocab"] == [*model.vocabulary.terms]
+    assert arguments["doc_lengths"].tolist() == [model.training.n_tokens]
+    assert arguments["term_frequency"].sum() == pytest.approx(model.training.n_tokens)
+    of_matrix = replace(a_record(), vocabulary=None, text_settings=None)
+    assert Model(of_matrix).to_pyldavis()["vocab"] == [str(i) for i in range(model.n_terms)]
+    with pytest.raises(InputError):
+        Model(replace(a_record(), prevalence=None)).to_pyldavis()
+
+
+def test_pyldavis_keeps_the_numbers_of_topics_and_shows_what_it_would_of_single_documents() -> None:
+    pyldavis = pytest.importorskip("pyLDAvis")
+    model = Model(a_record())
+    arguments = model.to_pyldavis() | {"n_jobs": 1, "R": 4}
+    rng = np.random.default_rng(0)
+    assigned = arguments["doc_topic_dists"] * rng.dirichlet(np.ones(30), model.n_topics).T
+    single = {
+        "doc_topic_dists": assigned / assigned.sum(axis=1, keepdims=True),
+        "doc_lengths": assigned.sum(axis=1),
+    }
+    single["doc_lengths"] = single["doc_lengths"] * model.training.n_tokens
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        seen, of_documents = (pyldavis.prepare(**each) for each in (arguments, arguments | single))
+    assert seen.topic_coordinates.index.tolist() == [*range(model.n_topics)]
+    assert seen.topic_coordinates["topics"].tolist() == [*range(model.n_topics)]
+    assert_allclose(seen.topic_coordinates["Freq"], 100.0 * arguments["doc_topic_dists"][0])
+    assert_allclose(
+        of_documents.topic_coordinates[["x", "y", "Freq"]], seen.topic_coordinates[["x", "y", "Freq"]]
+    )
+    for topic in model.topics(4):
+        rows = seen.topic_info[seen.topic_info["Category"] == f"Topic{topic.topic}"]
+        assert set(topic.words) <= set(rows["Term"])
+    # pyLDAvis rounds counts, and sorts by them
+    same = [
+        each.topic_info.set_index(["Category", "Term"])["logprob"].sort_index()
+        for each in (seen, of_documents)
+    ]
+    assert same[0].equals(same[1])
