@@ -1,10 +1,13 @@
-"""Hooks of mkdocs: pages that lie outside docs/, and Markdown and docstrings as GitHub and editors read them."""
+"""Hooks of mkdocs: pages outside docs/, notebooks as pages, and Markdown and docstrings as GitHub and editors read them."""
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -22,7 +25,36 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in OUTSIDE:
         name = path.relative_to(ROOT).as_posix()
         files.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
+    for path in sorted((ROOT / "docs" / "examples").glob("*.ipynb")):
+        files.append(File.generated(config, f"examples/{path.stem}.md", content=page_of_notebook(path)))
     return files
+
+
+def page_of_notebook(path: Path) -> str:
+    """The cells of a notebook with their stored outputs."""
+    parts = [
+        part for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] for part in _of_cell(cell)
+    ]
+    return "\n\n".join([*parts, f'<p><a href="{path.name}" download>Download this notebook</a></p>'])
+
+
+def _of_cell(cell: dict[str, Any]) -> Iterator[str]:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {"text/plain": output.get("text", "")})
+        if "image/png" in data:
+            picture = "".join(data["image/png"].split())
+            yield f'<p><img alt="The figure that this cell draws" src="data:image/png;base64,{picture}"></p>'
+        elif "text/html" in data:
+            # Markdown ends a block of HTML at an empty line
+            lines = "".join(data["text/html"]).splitlines()
+            yield "<div>\n" + "\n".join(line for line in lines if line.strip()) + "\n</div>"
+        else:
+            yield "```text\n" + "".join(data["text/plain"]).strip("\n") + "\n```"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -33,6 +65,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def of_the_site(link: re.Match[str]) -> str:
         before, path, after = link.groups()
         target = posixpath.normpath(posixpath.join(folder, path)).removeprefix("docs/")
+        target = re.sub(r"\.ipynb$", ".md", target)
         return before + posixpath.relpath(target, posixpath.dirname(name) or ".") + after
 
     parts = re.split(r"(^```.*?^```)", markdown, flags=re.DOTALL | re.MULTILINE)

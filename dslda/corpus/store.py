@@ -305,8 +305,10 @@ class Corpus:
         shown = "" if self.oov_share is None else f"; {self.oov_share:.1%} of all words are left out"
         empty = f" ({self.n_empty:,} without a word)" if self.n_empty else ""
         # the name alone: notebooks travel, and folders are nobody's business
+        name = self.path.rstrip("/").rpartition("/")[2]
         return notebook_card(
-            f"Corpus {self.path.rstrip('/').rpartition('/')[2]}: {number_of(self.n_documents, 'document')}{empty}",
+            f"Corpus {'in memory' if self.path.startswith('memory://') else name}: "
+            f"{number_of(self.n_documents, 'document')}{empty}",
             facts=[
                 ("Vocabulary", number_of(self.n_terms, "term")),
                 ("Words", f"{self.n_tokens:,}{shown}"),

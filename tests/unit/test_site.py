@@ -46,3 +46,13 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert [page.name for page in pages if loading.search(page.read_text(encoding="utf-8"))] == []
     styles = [style.read_text(encoding="utf-8") for style in site.rglob("*.css")]
     assert not [style for style in styles if re.search(r"url\(['\"]?(?:https?:)?//", style)]
+
+
+def test_notebooks_are_pages_with_what_their_cells_show(site: Path) -> None:
+    page = (site / "examples" / "reviews.html").read_text(encoding="utf-8")
+    assert page.count('src="data:image/png;base64,') == 2
+    assert "<strong>Supervised topic model of rating: 6 topics</strong>" in page
+    assert 'href="../coefficients.html"' in page
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert 'href="docs/examples' not in home
+    assert 'href="examples/reviews.html"' in home

@@ -90,7 +90,7 @@ def _archived(folder: Path) -> Model:
     return dslda.load_model(folder / "categorical.model")
 
 
-def test_a_corpus_shows_its_columns_and_no_folder(plain: Made, tmp_path: Path) -> None:
+def test_a_corpus_shows_its_columns_and_no_folder(plain: Made) -> None:
     page = _page(plain.corpus._repr_html_())
     assert "Corpus c.corpus: 300 documents" in page.text
     assert str(Path(plain.corpus.path).parent) not in page.text
@@ -109,7 +109,6 @@ def test_a_corpus_shows_its_columns_and_no_folder(plain: Made, tmp_path: Path) -
     records = [{"text": f"word{i % 2} and", "area": f"a{i % 6}", "party": "D"} for i in range(12)]
     corpus = dslda.ingest(
         records,
-        tmp_path / "b.corpus",
         text="text",
         response="area",
         covariates="party",
@@ -117,7 +116,9 @@ def test_a_corpus_shows_its_columns_and_no_folder(plain: Made, tmp_path: Path) -
         min_df=1,
         max_df=1.0,
     )
-    area, party = _table(_page(corpus._repr_html_()))
+    page = _page(corpus._repr_html_())
+    assert page.text.startswith("Corpus in memory: 12 documents")
+    area, party = _table(page)
     assert area["values"] == "6 levels: a0, a1, a2, a3, ..."
     assert area["mean"] == ""
     assert party["role"] == "covariate"

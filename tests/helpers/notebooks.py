@@ -1,0 +1,48 @@
+"""The notebooks of docs/examples, run in a kernel of their own.
+
+Run it (``python -m tests.helpers.notebooks``) to store their outputs after a change.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+__all__ = ["EXAMPLES", "run_notebook"]
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+SECONDS = 300
+
+
+def run_notebook(path: Path, folder: Path) -> Any:
+    """The notebook with the outputs of a run in this folder; an error of a cell is an error here."""
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(
+        notebook, timeout=SECONDS, kernel_name="python3", resources=resources, record_timing=False
+    )
+    return client.execute()
+
+
+def store_outputs(path: Path) -> None:
+    """Write a notebook with the outputs of a run, each in the form that notebooks show."""
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = run_notebook(path, Path(folder))
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if len(data) > 1:  # the others name folders of this machine
+                data.pop("text/plain", None)
+    # of the version of Python that ran it
+    notebook.metadata.language_info = {"name": "python"}
+    nbformat.write(notebook, path)
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:] or sorted(EXAMPLES.glob("*.ipynb")):
+        store_outputs(Path(each))
