@@ -4,7 +4,7 @@ PYTHON_LOWEST ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test soak lint test-lowest test-pythons bench docs clean
+.PHONY: demo quick test soak lint test-lowest test-pythons bench docs dist clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dslda demo --out demo-output --overwrite
@@ -49,6 +49,19 @@ bench: $(VENV)/.bench
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# a wheel and a source distribution, in dist/, and the demo by the wheel in a fresh environment without a compiler's help:
+# every package comes as a wheel
+dist: $(VENV)-dist/.installed
+	.ci/check-tag
+	rm -rf dist dslda.egg-info $(VENV)-wheel
+	$(VENV)-dist/bin/check-manifest
+	$(VENV)-dist/bin/python -m build
+	$(VENV)-dist/bin/twine check --strict dist/*
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: "$$(echo dist/*.whl)[plot]"
+	cd $(VENV)-wheel && env -u PYTHONPATH -u NUMBA_CACHE_DIR bin/dslda demo --out demo-output --overwrite
+	@echo "The demo passed in $(VENV)-wheel, from wheels alone. To publish:" dist/*
+
 # Python 3.12 and later make environments without a working ensurepip on some Debian machines: say what to install.
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "dslda needs Python 3.11 to 3.13; run make PYTHON=python3.12")'
@@ -78,5 +91,10 @@ $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	touch $@
 
+$(VENV)-dist/.installed: Makefile
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/python -m pip install --quiet --disable-pip-version-check build check-manifest twine
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-* demo-output site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-* demo-output dist site .mypy_cache .ruff_cache .pytest_cache

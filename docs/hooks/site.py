@@ -15,7 +15,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md")),
     *(path for path in sorted(ROOT.glob("deploy/**/*")) if path.is_file() and path.suffix != ".pyc"),
 ]
 """Files beside docs/ that the site has; README.md is its first page."""
