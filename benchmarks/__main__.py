@@ -9,6 +9,7 @@ import importlib
 # `main(arguments)`.
 COMMANDS = {
     "movie_reviews": "how well does each method predict the stars of held-out movie reviews, at what cost?",
+    "paper_study": "what of the paper's studies reproduces, by the number of topics?",
     "prediction": "how well does each method predict held-out responses of every kind, with which topics, at what cost?",
     "coverage": "how many held-out responses lie in the intervals of default fits?",
     "coefficients": "how many intervals of coefficients hold the true ones of simulated corpora?",

@@ -172,7 +172,13 @@ METHODS: dict[str, Method] = {
     "dslda": Method(
         "dslda, the paper's model (rho = 1, alpha = 1/K)",
         _dslda,
-        {"doc_topic_prior": "1/K"},
+        {"objective": "joint", "doc_topic_prior": "1/K"},
+        requires="dslda.estimators",
+    ),
+    "dslda_lda": Method(
+        "LDA + regression, by dslda (rho = 1e-6, alpha = 1/K)",
+        _dslda,
+        {"response_weight": 1e-6, "doc_topic_prior": "1/K"},
         requires="dslda.estimators",
     ),
     "dslda_alpha1": Method(
