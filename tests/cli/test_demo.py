@@ -26,6 +26,7 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
 ) -> None:
     monkeypatch.setattr("dslda.cli.demo_command.N_REVIEWS", 600)
     monkeypatch.setattr("dslda.cli.demo_command.LDA_PASSES", 1)
+    monkeypatch.setattr("dslda.cli.demo_command.RESAMPLES", 10)
     done = dslda("demo", "--out", tmp_path / "demo", "--json")
     assert done.code == 0, done.err
     for line in done.err.splitlines():
@@ -37,14 +38,15 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
     assert model.record.corpus_hash == corpus.content_hash
     assert model.training.n_documents == 480
     # its settings are the defaults of dslda train and dslda ingest
-    defaults = {name: setting.default for name, setting in SETTINGS.items() if name != "objective"}
+    defaults = {name: setting.default for name, setting in SETTINGS.items()}
+    defaults |= {"objective": model.spec.objective, "bootstrap": 10}
     assert {name: getattr(model.spec, name) for name in defaults} == defaults
     assert TextSettings().min_df <= corpus.vocabulary.document_frequency.min()
     assert corpus.vocabulary.document_frequency.max() <= TextSettings().max_df * 600
     for topic in model.topics(top=3):
         assert ", ".join(topic.words) in done.out
     assert f"The mean of rating in training is {model.response_summary.mean:.4g}." in done.out
-    assert "is a lower bound" in done.out
+    assert "95% interval" in done.out
     assert "report.html in a browser" in done.out
     page = read_page(tmp_path / "demo" / "report.html")
     assert "120 documents that were kept from training" in page.text
