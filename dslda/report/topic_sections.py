@@ -49,7 +49,6 @@ def answer(findings: Findings) -> dict[str, Any]:
     content["raising"] = [topic_in_short(topic, findings) for topic in raising]
     content["average"] = findings.digits.shown(findings.average)
     content["outcome"], content["unit"] = outcome(model), coefficient_axis(model)
-    content["share"] = f"{SHARE:.0%}"
     return content
 
 
