@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import subprocess
 from pathlib import Path
 
@@ -10,38 +9,9 @@ import click
 import pytest
 
 from dslda._version import __version__
-from dslda.cli.program import program
-from tests.helpers.command_lines import all_command_lines, crontab_line
+from tests.helpers.command_lines import all_command_lines, crontab_line, parse
 
 LINES = all_command_lines()
-
-
-def parse(words: list[str]) -> None:
-    """Have click take a command line apart, as running it would, up to whether its files are there."""
-    name, *arguments = words
-    if name == "dask":
-        import distributed.cli.dask_scheduler
-        import distributed.cli.dask_worker
-
-        group, *arguments = arguments
-        command: click.Command = {
-            "scheduler": distributed.cli.dask_scheduler.main,
-            "worker": distributed.cli.dask_worker.main,
-        }[group]
-    else:
-        assert name == "dslda", words
-        group, *arguments = arguments
-        found = program.get_command(click.Context(program), group)
-        assert found is not None, f"no command {group}"
-        command = found
-    # the files of a page are the operator's, and not here
-    command = copy.copy(command)
-    command.params = [copy.copy(option) for option in command.params]
-    for option in command.params:
-        if isinstance(option.type, click.Path):
-            option.type = click.Path()
-    context = command.make_context(group, list(arguments))
-    assert all(not isinstance(v, str) or not v.startswith("--") for v in context.params.values()), words
 
 
 @pytest.mark.parametrize(

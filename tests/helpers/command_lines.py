@@ -1,15 +1,19 @@
-"""Every command line in deploy/, out of files and pages, as the words that a program would get."""
+"""Command lines of deploy/, out of files and pages, and of other pages, as the words that a program would get."""
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
+
+from dslda.cli.program import program
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ENTRYPOINT = "dslda"
@@ -27,6 +31,45 @@ def all_command_lines() -> list[tuple[str, list[str]]]:
         *_of_pages(),
     ]
     return [(where, [Path(words[0]).name, *words[1:]]) for where, words in found]
+
+
+def parse(words: list[str]) -> None:
+    """Have click take a command line apart, as running it would, up to whether its files are there."""
+    name, *arguments = words
+    if name == "dask":
+        import distributed.cli.dask_scheduler
+        import distributed.cli.dask_worker
+
+        group, *arguments = arguments
+        command: click.Command = {
+            "scheduler": distributed.cli.dask_scheduler.main,
+            "worker": distributed.cli.dask_worker.main,
+        }[group]
+    else:
+        assert name == "dslda", words
+        group, *arguments = arguments
+        command = command_of(group)
+    # the files of a page are the operator's, and not here
+    command = copy.copy(command)
+    command.params = [copy.copy(option) for option in command.params]
+    for option in command.params:
+        if isinstance(option.type, click.Path):
+            option.type = click.Path()
+    context = command.make_context(group, list(arguments))
+    assert all(not isinstance(v, str) or not v.startswith("--") for v in context.params.values()), words
+
+
+def command_of(name: str) -> click.Command:
+    """The command of dslda of this name."""
+    found = program.get_command(click.Context(program), name)
+    assert found is not None, f"no command {name}"
+    return found
+
+
+def lines_of_code(code: str) -> list[list[str]]:
+    """The words of each line of a block that runs dslda, with or without a prompt."""
+    lines = (line.removeprefix("$ ") for line in code.replace("\\\n", " ").splitlines())
+    return [_simple(shlex.split(line, comments=True)) for line in lines if line.startswith("dslda ")]
 
 
 def airflow_command() -> str:

@@ -1,4 +1,4 @@
-"""Pages name what is there: tests, files, commands, imports, and the floors of the rooms."""
+"""Pages name what is there: tests, files, targets, and the floors of the rooms. tests/cli/test_pages.py runs their code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import re
 import tomllib
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -52,16 +51,6 @@ def test_pages_that_the_code_refers_to_are_there() -> None:
     }
     assert len(references) > 5
     assert [reference for reference in sorted(references) if not leads_somewhere(ROOT, reference)] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_the_examples_of_a_page_import_is_there(page: Path) -> None:
-    for code in re.findall(
-        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    ):
-        for module, names in re.findall(r"^from (dslda[\w.]*) import ([\w, ]+)$", code, re.MULTILINE):
-            for name in names.split(", "):
-                assert hasattr(import_module(module), name), f"{module}.{name}"
 
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
