@@ -253,9 +253,12 @@ def _is_held_by_task() -> bool:
     """
     if "distributed" not in sys.modules:
         return False
-    from distributed import Worker
+    from distributed import Status, Worker
 
-    return _in_task() or any(worker.state.executing for worker in list(Worker._instances))
+    # one that was closed in the middle of a task holds nothing any more
+    ended = (Status.closed, Status.failed)
+    alive = [worker for worker in list(Worker._instances) if worker.status not in ended]
+    return _in_task() or any(worker.state.executing for worker in alive)
 
 
 def _apart_from_tasks() -> AbstractContextManager[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -97,6 +98,32 @@ def ingest_and_score(records: str, model: Model, out: str) -> str:
     corpus = dslda.ingest(records, f"{out}/a.corpus", client=client, **INGESTED)
     dslda.score(model, records, f"{out}/scores", client=client)
     return corpus.content_hash
+
+
+BEGAN, END = threading.Event(), threading.Event()
+
+
+def wait_for_the_end() -> None:
+    BEGAN.set()
+    END.wait(60)
+
+
+def test_a_worker_that_was_closed_in_the_middle_of_a_task_holds_no_work():
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        (worker,) = cluster.workers.values()
+        waiting = client.submit(wait_for_the_end)
+        assert BEGAN.wait(60)
+        assert opening._is_held_by_task()
+        client.sync(worker.close, executor_wait=False)
+        assert worker.state.executing
+        assert not opening._is_held_by_task()
+        END.set()
+        waiting.release()
 
 
 def test_ingestion_and_scoring_inside_a_task_end_with_the_same_bytes(client, corpus, model, tmp_path):
