@@ -15,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from dslda.cli.logs import log_line
+from dslda.interrupts import comes_again
 
 if TYPE_CHECKING:
     from dslda.engine.progress import FitProgress
@@ -25,12 +26,6 @@ STREAMS = (("stdin", "r", "strict"), ("stdout", "w", "surrogateescape"), ("stder
 """Name and mode of each file descriptor, and the treatment of what UTF-8 cannot hold, such as a file name of other bytes."""
 
 GIVE_UP_AT = 3
-
-
-DROPPING = frozenset({"__del__", "_gc_callback"})
-"""Functions that garbage collection calls, the second one of distributed's scheduler."""
-AGAIN_AFTER = 0.01
-"""Seconds until an interrupt comes again."""
 
 
 class Interrupted(Exception):
@@ -80,12 +75,8 @@ class Session:
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        while frame is not None:
-            # Python drops what is raised here, and the interrupt would be lost: it comes again a little later
-            if frame.f_code.co_name in DROPPING:
-                threading.Timer(AGAIN_AFTER, signal.raise_signal, [number]).start()
-                return
-            frame = frame.f_back
+        if comes_again(number, frame):
+            return
         self.signals.append(number)
         if not self.hold or len(self.signals) >= GIVE_UP_AT:
             raise KeyboardInterrupt

@@ -25,6 +25,7 @@ from dslda.engine.passes import CoOccurrencePass, EStepPass, Pass
 from dslda.evaluation.topic_quality import TopicQuality, top_terms, topic_quality
 from dslda.exceptions import DataWarning, DsldaError, InputError, Note, warn
 from dslda.families.own import check_answers
+from dslda.interrupts import heeded_interrupts
 from dslda.model import Model
 from dslda.persistence.model_record import ModelRecord, OtherStart, TrainingSummary
 from dslda.training.bootstrap import bootstrap_coefficients, settled
@@ -152,6 +153,7 @@ def fitted_model(
     if prepare:
         prepare_kernels(fitted_family, spec.objective)
     with ExitStack() as stack:
+        stack.enter_context(heeded_interrupts())
         client = stack.enter_context(client_context)
         results = None
         if client is not None and checkpoint is None and runs_side_by_side(first):
