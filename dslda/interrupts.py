@@ -11,8 +11,8 @@ from types import FrameType
 __all__ = ["comes_again", "heeded_interrupts"]
 
 DROPPING = frozenset({"__del__", "_gc_callback", "_get_wrapper_address", "_numba_unpickle", "typeof_pyval"})
-"""Functions whose errors are lost: garbage collection calls the first two (`_gc_callback` of distributed's scheduler), and numba
-the others when a kernel is given its arguments."""
+"""Functions whose errors are lost: garbage collection calls the first two (`_gc_callback` of distributed's scheduler), and
+numba the others when a kernel is given its arguments."""
 AGAIN_AFTER = 0.01
 """Seconds until an interrupt comes again."""
 

@@ -56,6 +56,12 @@ def test_it_is_not_lost_while_numba_looks_up_the_functions_of_a_family(pythons_o
     assert model.training.interrupted
 
 
+def _collect_and_wait() -> None:
+    collected = Collected()
+    del collected
+    signal.sigtimedwait([], 10)
+
+
 class Collected:
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -63,9 +69,7 @@ class Collected:
 
 def test_it_is_not_lost_in_garbage_collection_and_ends_the_block_alone(pythons_own_handler: None) -> None:
     with pytest.raises(KeyboardInterrupt), heeded_interrupts():
-        collected = Collected()
-        del collected
-        signal.sigtimedwait([], 10)
+        _collect_and_wait()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
