@@ -175,12 +175,6 @@ METHODS: dict[str, Method] = {
         {"objective": "joint", "doc_topic_prior": "1/K"},
         requires="dslda.estimators",
     ),
-    "dslda_lda": Method(
-        "LDA + regression, by dslda (rho = 1e-6, alpha = 1/K)",
-        _dslda,
-        {"response_weight": 1e-6, "doc_topic_prior": "1/K"},
-        requires="dslda.estimators",
-    ),
     "dslda_alpha1": Method(
         "dslda, rho = 1, alpha = 1, tol = 3e-4",
         _dslda,

@@ -1,9 +1,9 @@
 """The studies of Blei and McAuliffe: predictive R2 and held-out likelihood of the words, by the number of topics.
 
-sLDA with the paper's settings (the joint model, alpha = 1/K) stands beside LDA followed by a regression, which is the same
-program with a response that weighs nothing, the lasso on frequencies of words, and dslda's defaults. Measures pool the
-held-out documents of all folds. The likelihood is the variational bound of a held-out document's words under the topics
-and alpha of the fit, response left out, divided by the number of words: by the same inference for every method.
+sLDA with the paper's settings (the joint model, alpha = 1/K) stands beside scikit-learn's LDA followed by a regression, the
+lasso on frequencies of words, and dslda's defaults. Measures pool the held-out documents of all folds. The likelihood is
+the variational bound of a held-out document's words under the topics and alpha of the fit, response left out, divided by
+the number of words: by the same inference for every method.
 
 movies: the paper's documents, and as many terms. senate: amendments of the same Congresses as in the paper, with
 discrimination parameters estimated for this corpus, but not the paper's texts.
@@ -28,10 +28,13 @@ from scipy.sparse import csr_array
 
 from benchmarks.labelled_responses import RESPONSES, counted_documents
 from benchmarks.measure import measure
-from benchmarks.methods import FOLD_SEED, METHODS
+from benchmarks.methods import FOLD_SEED
+from benchmarks.prediction_rivals import DsldaRegression
 from benchmarks.problems import movie_reviews, read_corpus
 from benchmarks.report import machine, markdown, write_json
+from dslda.evaluation.baselines import lasso_pipeline
 from dslda.evaluation.metrics import folds, predictive_r2, predictive_r2_standard_error
+from dslda.evaluation.rivals import LDARegression
 from dslda.variational.estep import DocumentPosterior, infer
 from dslda.variational.parameters import FitSpec, Parameters
 
@@ -42,12 +45,12 @@ STUDIES = {
     "senate": ("both Congresses", "109th Congress", "110th Congress"),
 }
 CURVES = {
-    "dslda": ("sLDA, the paper's model", {"color": "tab:blue", "marker": "o"}),
-    "dslda_defaults": ("dslda, the defaults", {"color": "tab:purple", "marker": "s"}),
-    "dslda_lda": ("LDA + regression", {"color": "tab:green", "marker": "^", "linestyle": "--"}),
+    "slda": ("sLDA, the paper's model", {"color": "tab:blue", "marker": "o"}),
+    "dslda": ("dslda, the defaults", {"color": "tab:purple", "marker": "s"}),
+    "lda": ("LDA + regression", {"color": "tab:green", "marker": "^", "linestyle": "--"}),
     "lasso": ("lasso", {"color": "tab:orange", "linestyle": ":"}),
 }
-"""Methods of `benchmarks.methods`, with their names and looks here."""
+"""Methods, with their names and looks."""
 LOWEST_R2 = -0.15
 """The bottom of the figure."""
 MEASURES = {"r2": "predictive R2", "word_likelihood": "held-out log-likelihood of a word"}
@@ -58,7 +61,6 @@ COLUMNS = {
     "r2": ("predictive R2", ".3f"),
     "r2_se": ("s.e.", ".3f"),
     "word_likelihood": ("log-likelihood of a word", ".3f"),
-    "cpu_seconds": ("CPU s, all folds", ".0f"),
 }
 
 
@@ -73,10 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
+    responses = STUDIES[arguments.study]
     if arguments.out is not None and arguments.out.exists():
         rows = json.loads(arguments.out.read_text(encoding="utf-8"))["rows"]
-    for response, method in product(STUDIES[arguments.study], arguments.methods):
-        for n_topics in arguments.topics if METHODS[method].uses_topics else [None]:
+    for response, method in product(responses, arguments.methods):
+        for n_topics in arguments.topics if method != "lasso" else [None]:
             key = {"response": response, "method": method, "n_topics": n_topics}
             if any(key.items() <= row.items() for row in rows):
                 continue
@@ -85,9 +88,30 @@ def main(arguments: argparse.Namespace) -> None:
             print(markdown(rows[-1:], COLUMNS).splitlines()[-1], file=sys.stderr, flush=True)
             if arguments.out is not None:
                 write_json(arguments.out, {"benchmark": "paper_study", "machine": machine(), "rows": rows})
-    print(markdown(rows, COLUMNS))
+    places = {key: place for place, key in enumerate(product(responses, CURVES))}
+    shown = [row for row in rows if (row["response"], row["method"]) in places]
+    shown.sort(key=lambda row: (places[row["response"], row["method"]], row["n_topics"] or 0))
+    for key, title in MEASURES.items():
+        print(f"\n{title}\n\n{table(shown, key)}")
     if arguments.figure is not None:
-        draw(rows, arguments.figure)
+        draw(shown, arguments.figure)
+
+
+def table(rows: list[dict[str, Any]], measure_name: str) -> str:
+    """One measure by the number of topics, with the standard error of R2; the lasso has no topics."""
+    numbers = sorted({row["n_topics"] for row in rows if row["n_topics"] is not None})
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        if row[measure_name] is None:
+            continue
+        cell = f"{row[measure_name]:.3f}" + (f" ({row['r2_se']:.3f})" if measure_name == "r2" else "")
+        line = lines.setdefault((row["response"], row["label"]), {})
+        line[str(row["n_topics"] or numbers[0])] = cell
+    columns = {"response": ("response", ""), "label": ("method", "")}
+    columns |= {str(number): (f"K = {number}", "s") for number in numbers}
+    return markdown(
+        [{"response": response, "label": label, **line} for (response, label), line in lines.items()], columns
+    )
 
 
 def documents_of(study: str, response: str) -> tuple[csr_array, NDArray[np.float64]]:
@@ -106,17 +130,17 @@ def _evaluation(
 ) -> Callable[[], dict[str, float]]:
     from sklearn.exceptions import ConvergenceWarning
 
-    method, (counts, y) = METHODS[name], documents_of(study, response)
+    counts, y = documents_of(study, response)
     # the weakest penalties of a lasso's path need not converge to be judged
     warnings.simplefilter("ignore", ConvergenceWarning)
 
     def work() -> dict[str, float]:
         predicted, bound, n_words = np.empty_like(y), 0.0, 0
         for train, held_out in folds(len(y), n_folds, seed=FOLD_SEED):
-            model = method.build(n_topics, **method.options).fit(counts[train], y[train])
+            model = _unfitted(name, n_topics).fit(counts[train], y[train])
             predicted[held_out] = model.predict(counts[held_out])
-            if method.uses_topics:
-                posterior = _of_words(counts[held_out], model.topic_word_, model.doc_topic_prior_)
+            if n_topics is not None:
+                posterior = _of_words(counts[held_out], model)
                 bound += posterior.elbo.sum()
                 n_words += posterior.n_known_tokens.sum()
         return {
@@ -128,12 +152,24 @@ def _evaluation(
     return work
 
 
-def _of_words(
-    counts: csr_array, topic_word: NDArray[np.float64], alpha: NDArray[np.float64]
-) -> DocumentPosterior:
-    """Posterior of documents under LDA with these topics; its bound is the likelihood's."""
-    n_topics = len(alpha)
-    parameters = Parameters(np.ascontiguousarray(topic_word.T), alpha, np.zeros(n_topics), np.ones(1))
+def _unfitted(name: str, n_topics: int | None) -> Any:
+    if n_topics is None:
+        return lasso_pipeline()
+    if name == "lda":
+        return LDARegression("real", 0, n_topics)
+    settings = {"objective": "joint", "doc_topic_prior": "1/K"} if name == "slda" else {}
+    return DsldaRegression("real", np.zeros(0), {"n_topics": n_topics, **settings})
+
+
+def _of_words(counts: csr_array, model: DsldaRegression | LDARegression) -> DocumentPosterior:
+    """Posterior of documents under LDA with the topics and alpha of a model; its bound is that of the words."""
+    topics = np.ascontiguousarray(model.topic_word.T)
+    n_topics = topics.shape[1]
+    if isinstance(model, DsldaRegression):
+        alpha = model.model.doc_topic_prior
+    else:
+        alpha = np.full(n_topics, model.topics.doc_topic_prior)
+    parameters = Parameters(topics, alpha, np.zeros(n_topics), np.ones(1))
     documents = counts.indptr.astype(np.int64), counts.indices.astype(np.int32), counts.data.astype(np.int32)
     return infer(*documents, parameters, spec=FitSpec(n_topics=n_topics, objective="joint"))
 
@@ -156,7 +192,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         ax = axes[i, j]
         for method, (label, look) in CURVES.items():
             curve = [row for row in rows if (row["response"], row["method"]) == (response, method)]
-            if METHODS[method].uses_topics:
+            if method != "lasso":
                 columns = zip(*((row["n_topics"], row[key], row["r2_se"]) for row in curve), strict=True)
                 numbers, values, errors = columns
                 errors = errors if key == "r2" else None
@@ -165,12 +201,12 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
                 ax.axhline(curve[0]["r2"], label=label, **look)
         if i == 0:
             ax.set_title(response, fontsize=9)
-            # a fit that predicts far worse than the mean would flatten all others; the table has it
-            ax.set_ylim(bottom=max(ax.get_ylim()[0], LOWEST_R2))
         else:
             ax.set_xlabel("topics")
         if j == 0:
             ax.set_ylabel(MEASURES[key])
+    # a fit that predicts far worse than the mean would flatten all others; the table has it
+    axes[0, 0].set_ylim(bottom=max(axes[0, 0].get_ylim()[0], LOWEST_R2))
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
