@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from benchmarks.labelled_responses import RESPONSES, counted_documents, splits
-from benchmarks.report import machine, markdown
+from benchmarks.report import markdown
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional.conditional_fit import ConditionalFit
@@ -76,7 +77,7 @@ def main(arguments: argparse.Namespace) -> None:
         return
     read, whole, slice_, round_, task = _measured(arguments.tokens, arguments.topics)
     print(
-        f"{machine()['cpu']}: a partition of {arguments.tokens:,} tokens takes {read:.3f} s to read, {slice_:.3f} s of work "
+        f"A partition of {arguments.tokens:,} tokens takes {read:.3f} s to read, {slice_:.3f} s of work "
         f"for a twentieth of it, {whole:.3f} s for all; a round {1e3 * round_:.0f} ms and {1e3 * task:.1f} ms for each task\n"
     )
     rows = []
@@ -125,13 +126,14 @@ def _measured(n_tokens: int, n_topics: int) -> tuple[float, float, float, float,
     """Seconds to read a partition, to work on it and on a twentieth of it, of a round, and of each task of a round."""
     family, spec = get_family("gaussian"), FitSpec(n_topics=n_topics, objective="conditional")
     with tempfile.TemporaryDirectory() as folder:
-        simulated = simulate_corpus(3 * n_tokens // 100, n_topics, n_terms=20_000)
+        block = simulate_corpus(3 * n_tokens // 100, n_topics, n_terms=20_000).block
+        counts = csr_array((block.counts, block.terms, block.indptr), shape=(block.n_documents, 20_000))
         corpora = [
             ingest(
-                simulated.counts,
+                counts,
                 Path(folder) / f"{tokens}.corpus",
                 vocabulary=[f"w{i}" for i in range(20_000)],
-                response={"y": simulated.y},
+                response=block.responses,
                 partition_tokens=tokens,
             )
             for tokens in (n_tokens, n_tokens // 40)
