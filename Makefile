@@ -67,10 +67,10 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "dslda needs Python 3.11 to 3.13; run make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV) || { echo "python3 has no venv module: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
 
-# the last line compiles the kernel of the demo, once, into numba's cache
+# the last but one compiles the kernels of the demo, once, into numba's cache
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[plot]'
-	$(BIN)/python -c "from dslda.families.gaussian import Gaussian; from dslda.variational.compiling import kernel_of; kernel_of(Gaussian())"
+	$(BIN)/python -c "from dslda.families.gaussian import Gaussian; from dslda.variational.compiling import prepare_kernels; prepare_kernels(Gaussian(), 'conditional')"
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python

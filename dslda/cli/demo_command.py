@@ -165,8 +165,8 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
             lda_ridge_pipeline(n_topics=n_topics, max_iter=LDA_PASSES, seed=SEED), *same
         ),
         # these two do better with all words, stop words too
-        "lasso on word frequencies": lambda: fit_predict(lasso_pipeline(seed=SEED), *every),
-        "ridge on TF-IDF": lambda: fit_predict(tfidf_ridge_pipeline(seed=SEED), *every),
+        "lasso on frequencies of all words": lambda: fit_predict(lasso_pipeline(seed=SEED), *every),
+        "ridge on TF-IDF of all words": lambda: fit_predict(tfidf_ridge_pipeline(seed=SEED), *every),
     }
     for name, predict in rivals.items():
         click.echo(f"* fitting a rival: {name}")

@@ -40,6 +40,8 @@ class Digits:
 
     def shown(self, value: float, *, sign: bool = False) -> str:
         """The number, with its sign even if it is above 0 where that is asked for."""
+        # no minus before a zero
+        value = round(value, self.decimals) + 0.0
         return with_minus(f"{value:{'+' if sign else ''},.{self.decimals}f}")
 
 

@@ -81,8 +81,8 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         sentences.append("Coefficients have no intervals: the bootstrap did not end. Train once more.")
     elif model.record.replicates is None:
         sentences.append(
-            "Coefficients have no intervals: train with {bootstrap=100}. The conditional error, in CSV, takes the topics as "
-            "known, and is a lower bound."
+            "Coefficients have no intervals: train with {bootstrap=100}. The conditional error, in CSV and reports, takes "
+            "the topics as known, and is a lower bound."
         )
     else:
         drawn = (

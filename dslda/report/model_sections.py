@@ -133,7 +133,7 @@ def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
         if isinstance(inputs, list) and inputs:
             # names alone: a page travels, and folders are nobody's business
             names = [str(each).rstrip("/").rpartition("/")[2] for each in inputs]
-            yield "Files of the corpus", first_few(names, MOST_NAMES)
+            yield "Corpus made of", first_few(names, MOST_NAMES)
         if isinstance(created := corpus.provenance.get("created"), str):
             yield "Corpus made", created
     yield "Hash of the corpus trained on", record.corpus_hash or "not trained on a stored corpus"

@@ -180,6 +180,7 @@ def topic_in_short(topic: Topic, findings: Findings) -> dict[str, Any]:
         "title": topic_title(topic, findings.unstable),
         "is_unstable": topic.topic in findings.unstable,
         "first_words": ", ".join(topic.words[:LEADING_WORDS]),
+        "telling_words": ", ".join(findings.typical_words[topic.topic][:LEADING_WORDS]),
         "class_name": topic.class_name,
         "may_be_neither": topic.low is not None
         and topic.high is not None

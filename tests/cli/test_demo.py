@@ -31,7 +31,12 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
     assert done.code == 0, done.err
     for line in done.err.splitlines():
         json.loads(line)
-    for name in ("dslda, 20 topics", "LDA, then ridge", "lasso on word frequencies", "ridge on TF-IDF"):
+    for name in (
+        "dslda, 20 topics",
+        "LDA, then ridge",
+        "lasso on frequencies of all words",
+        "ridge on TF-IDF of all words",
+    ):
         assert name in done.out
     model = load_model(tmp_path / "demo" / "clothing.model")
     corpus = open_corpus(tmp_path / "demo" / "clothing.corpus")

@@ -52,7 +52,9 @@ import dslda
 corpus, model = dslda.open_corpus("reviews.corpus"), dslda.load_model("stars.model")
 """
 RUN = {
-    "README.md": Run(after='assert "<html" in open("report.html").read(); dslda.load_model("stars.model")'),
+    "README.md": Run(
+        after='assert "<html" in open("clothes.html").read(); dslda.load_model("clothes.model")'
+    ),
     "docs/getting_started.md": Run(),
     "docs/command_line.md": Run(given={"big.corpus": "reviews.corpus"}),
     "docs/python.md": Run(
