@@ -21,7 +21,7 @@ def comes_again(number: int, frame: FrameType | None) -> bool:
     """True if what is raised in this frame would be lost. The signal then comes again, and its handler has nothing to do."""
     while frame is not None:
         if frame.f_code.co_name in DROPPING:
-            threading.Timer(AGAIN_AFTER, signal.raise_signal, [number]).start()
+            threading.Timer(AGAIN_AFTER, _send, [number]).start()
             return True
         frame = frame.f_back
     return False
@@ -39,6 +39,13 @@ def heeded_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _send(number: int) -> None:
+    if hasattr(signal, "pthread_kill"):  # which ends a wait of the main thread, too
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+    else:
+        signal.raise_signal(number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

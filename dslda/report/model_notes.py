@@ -95,7 +95,7 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
     if model.spec.objective == "conditional":
         sentences.append(
             "These topics were trained for prediction. To study coefficients, train the joint model (--objective joint): in "
-            "simulations its intervals hold the true ones."
+            "simulations intervals of both held nine of ten true ones, and those of the joint model were a fraction as wide."
         )
         sentences += [beyond_in_words(beyond) for beyond in model.words_beyond(BEYOND_WORDS)]
     training = model.training

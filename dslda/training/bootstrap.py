@@ -80,9 +80,13 @@ class _Replicates:
         initial = self.fitted if start.spec.objective == "joint" else start.initial()
         try:
             with collecting_warnings():
-                found = start.run(executor, Position(initial), progress=LogProgress()).parameters
+                result = start.run(executor, Position(initial), progress=LogProgress())
         except InputError:
             return None
+        # a fit keeps its last iteration, which is no replicate
+        if result.interrupted:
+            raise KeyboardInterrupt
+        found = result.parameters
         _, places = linear_sum_assignment(affinities(self.fitted.topics, found.topics), maximize=True)
         return np.concatenate([found.eta[places], found.zeta])
 

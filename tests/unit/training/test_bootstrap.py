@@ -165,9 +165,11 @@ def test_too_few_are_refused() -> None:
         fitted(bootstrap=5)
 
 
+@pytest.mark.parametrize("keeps_an_iteration", [False, True])
 def test_the_fit_outlives_replicates_that_cannot_be_fitted(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, keeps_an_iteration: bool
 ) -> None:
+    """As after an interrupt before the first iteration of a replicate, and one after it, of which fits keep the last."""
     alone = fitted(bootstrap=0, tol=1e-5, max_iter=300)
     run = bootstrap.Start.run
     n_runs = 0
@@ -175,9 +177,10 @@ def test_the_fit_outlives_replicates_that_cannot_be_fitted(
     def interrupted(*arguments: Any, **keywords: Any) -> Any:
         nonlocal n_runs
         n_runs += 1
-        if n_runs > 4:
+        if n_runs == 5 and not keeps_an_iteration:
             raise KeyboardInterrupt
-        return run(*arguments, **keywords)
+        result = run(*arguments, **keywords)
+        return replace(result, interrupted=True) if n_runs == 5 else result
 
     monkeypatch.setattr(bootstrap.Start, "run", interrupted)
     model = fitted()
