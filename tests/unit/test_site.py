@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if find_spec("mkdocs") is None or find_spec("mkdocstrings") is None:
-        pytest.skip("mkdocs is not installed: make docs installs it")
     built = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(built)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
