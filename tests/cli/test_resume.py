@@ -199,6 +199,7 @@ def test_a_fit_that_has_ended_is_left_alone_and_one_at_its_cap_goes_on_with_a_hi
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_fit_whose_scheduler_dies_ends_soon_and_goes_on_with_another(
     corpus: Path, undisturbed: tuple[Model, str], tmp_path: Path, dslda: Dslda, assert_same: Any
 ) -> None:

@@ -229,7 +229,7 @@ def test_a_second_signal_does_not_lose_the_model(made: Path, tmp_path: Path, num
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("--workers", "1")])
+@pytest.mark.parametrize("workers", [pytest.param((), marks=pytest.mark.soak), ("--workers", "1")])
 def test_an_interrupt_during_the_bootstrap_keeps_the_fit(
     made: Path, tmp_path: Path, workers: tuple[str, ...]
 ) -> None:

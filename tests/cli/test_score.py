@@ -810,6 +810,7 @@ def test_an_edited_or_truncated_model_is_refused(dslda: Dslda, made: Path, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+@pytest.mark.soak
 def test_a_full_disk_is_a_clean_stop_that_can_be_gone_on_with(
     dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -231,7 +231,9 @@ def file_is_missing() -> None:
     raise FileNotFoundError("chunk 7")
 
 
-@pytest.mark.parametrize("fraction", [0.5, 1e-9], ids=["in a load", "in an E-step"])
+@pytest.mark.parametrize(
+    "fraction", [pytest.param(0.5, marks=pytest.mark.soak), 1e-9], ids=["in a load", "in an E-step"]
+)
 def test_a_partition_that_crashes_its_workers_is_named(
     problem: Any, two_workers: Client, fraction: float
 ) -> None:
@@ -244,6 +246,7 @@ def test_a_partition_that_crashes_its_workers_is_named(
         problem.fit_on(two_workers, source)
 
 
+@pytest.mark.soak
 def test_a_partition_that_crashes_its_workers_harms_no_subset_without_it(
     problem: Any, two_workers: Client
 ) -> None:

@@ -183,6 +183,7 @@ def test_a_part_that_two_workers_come_to_write_is_whole(
     assert contents(tmp_path / "out") == scored
 
 
+@pytest.mark.soak
 def test_workers_and_nannies_that_are_stopped_end_a_run_that_goes_on_later(
     model: Model, texts: Path, scored: dict[str, bytes], two_programs: Client, tmp_path: Path
 ) -> None:

@@ -228,6 +228,7 @@ def test_a_partition_that_always_hangs_is_named_in_the_end(
     assert problem.resumed(tmp_path / "c") == (2, expected)
 
 
+@pytest.mark.soak
 def test_a_partition_that_takes_long_is_waited_for(
     problem: Any, expected: str, two_programs: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

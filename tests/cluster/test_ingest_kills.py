@@ -159,7 +159,7 @@ def hashes(made: Path) -> dict[str, str]:
         ("new", signal.SIGKILL),
         ("overwrite", signal.SIGKILL),
         ("append", signal.SIGKILL),
-        ("append", signal.SIGTERM),
+        pytest.param("append", signal.SIGTERM, marks=pytest.mark.soak),
     ],
 )
 def test_a_run_that_is_ended_at_any_write_leaves_the_old_or_the_new(

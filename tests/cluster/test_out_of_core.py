@@ -92,6 +92,7 @@ def iterate(client: Client, corpus: Corpus, n_iterations: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak memory of a process is Linux's")
+@pytest.mark.soak
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     few, many = write(tmp_path / "few.corpus", 10), write(tmp_path / "many.corpus", 60)
     options = ClusterOptions(workers=2, threads=1, memory_limit=LEAST_MEMORY)

@@ -248,6 +248,7 @@ def hosts() -> Iterator[list[tuple[tuple[str, ...], str]]]:
             ip("netns", "delete", name)
 
 
+@pytest.mark.soak
 def test_a_cluster_of_several_hosts_has_the_bits_of_one_process(
     hosts: list[tuple[tuple[str, ...], str]],
     cluster_of_processes: Callable[..., Any],

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -231,7 +232,8 @@ class ConditionalFit:
         parameters = unseen = best.recalibrated()
         if not at_once:
             calibrated = calibration(
-                self._run,
+                # most of these passes touch each entry once, where inference does it for every topic
+                partial(self._run, share=1.0 / self._spec.n_topics),
                 parameters,
                 family=self._family,
                 center=best.center,

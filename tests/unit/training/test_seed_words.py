@@ -44,7 +44,7 @@ def planted() -> tuple[sparse.csr_array, np.ndarray]:
 def corpus(planted: tuple[sparse.csr_array, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     counts, y = planted
     path = tmp_path_factory.mktemp("seeds") / "a.corpus"
-    return ingest(counts, path, vocabulary=TERMS, response={"y": y}, partition_tokens=4000)
+    return ingest(counts, path, vocabulary=TERMS, response={"y": y})
 
 
 @OBJECTIVES
