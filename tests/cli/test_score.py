@@ -170,7 +170,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_bytes_of_an_undistur
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.soak), 2])
 def test_sigterm_keeps_the_finished_parts(
     dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path, workers: int
 ) -> None:

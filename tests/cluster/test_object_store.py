@@ -350,6 +350,7 @@ def test_what_killed_runs_have_left_is_removed_by_the_next(place: str, records: 
     assert dslda.open_corpus(out).n_documents == 360
 
 
+@pytest.mark.soak
 def test_a_fit_that_is_killed_goes_on_to_the_same_bits(
     place: str,
     records: Path,
