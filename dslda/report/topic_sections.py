@@ -45,11 +45,16 @@ def answer(findings: Findings) -> dict[str, Any]:
         return content
     lowering = [topic for topic in findings.topics if topic.coefficient < findings.average][:LEADING]
     raising = [topic for topic in findings.topics if topic.coefficient >= findings.average][::-1][:LEADING]
-    content["lowering"] = [topic_in_short(topic, findings) for topic in lowering]
-    content["raising"] = [topic_in_short(topic, findings) for topic in raising]
+    content["lowering"] = [_leading(topic, findings) for topic in lowering]
+    content["raising"] = [_leading(topic, findings) for topic in raising]
     content["average"] = findings.digits.shown(findings.average)
     content["outcome"], content["unit"] = outcome(model), coefficient_axis(model)
     return content
+
+
+def _leading(topic: Topic, findings: Findings) -> dict[str, Any]:
+    telling = findings.typical_words[topic.topic][:LEADING_WORDS]
+    return topic_in_short(topic, findings) | {"telling_words": ", ".join(telling)}
 
 
 def _clearly_raising(rows: Sequence[Coefficient]) -> list[Coefficient]:
@@ -180,7 +185,6 @@ def topic_in_short(topic: Topic, findings: Findings) -> dict[str, Any]:
         "title": topic_title(topic, findings.unstable),
         "is_unstable": topic.topic in findings.unstable,
         "first_words": ", ".join(topic.words[:LEADING_WORDS]),
-        "telling_words": ", ".join(findings.typical_words[topic.topic][:LEADING_WORDS]),
         "class_name": topic.class_name,
         "may_be_neither": topic.low is not None
         and topic.high is not None
