@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -28,13 +28,14 @@ from benchmarks.report import markdown
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional.conditional_fit import ConditionalFit
-from dslda.engine.conditional.recipe import Recipe
+from dslda.engine.conditional.recipe import N_SLICES, Recipe
 from dslda.engine.conditional.selection import Selection
 from dslda.engine.conditional.work import ConditionalPass, LengthPass
 from dslda.engine.dask.dask_executor import DaskExecutor
 from dslda.engine.data.fit_source import CorpusSource
 from dslda.engine.em import Position
 from dslda.engine.executor import Executor, SerialExecutor
+from dslda.engine.reduction import number_of_nodes, task_level
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.ingestion.ingest import ingest
@@ -58,12 +59,12 @@ QUALITY = {
     "r2": ("R2 of topics alone", ".3f"),
     "rounds": ("rounds an epoch", "d"),
 }
-N_SLICES, N_EPOCHS = 20, 6
+N_EPOCHS = 6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=50, help="workers of one thread, simulated")
-    parser.add_argument("--partitions", type=int, nargs="+", default=[160, 640, 1280, 5000])
+    parser.add_argument("--partitions", type=int, nargs="+", default=[160, 400, 640, 1280, 5000])
     parser.add_argument("--tokens", type=int, default=2_000_000, help="tokens of a partition")
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--local", action="store_true", help="measure local steps instead")
@@ -75,55 +76,56 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.local:
         print(markdown(_local(arguments.row, arguments.parts, arguments.topics), QUALITY))
         return
-    read, whole, slice_, round_, task = _measured(arguments.tokens, arguments.topics)
+    costs = _measured(arguments.tokens, arguments.topics)
     print(
-        f"A partition of {arguments.tokens:,} tokens takes {read:.3f} s to read, {slice_:.3f} s of work "
-        f"for a twentieth of it, {whole:.3f} s for all; a round {1e3 * round_:.0f} ms and {1e3 * task:.1f} ms for each task\n"
+        f"A partition of {arguments.tokens:,} tokens takes {costs.read:.3f} s to read, {costs.part:.3f} s of work for a "
+        f"twentieth of it, {costs.whole:.3f} s for all; a round {1e3 * costs.round:.0f} ms and {1e3 * costs.task:.1f} ms for "
+        "each task\n"
     )
-    rows = []
-    for n in arguments.partitions:
-        owners = np.arange(n) * arguments.workers // n
-        for layout in ("every twentieth partition", "a twentieth of each partition"):
-            rows.append(
-                {"partitions": n, "layout": layout}
-                | _epoch(owners, arguments.workers, layout, read, whole, slice_, round_, task)
-            )
+    rows = [
+        _epoch(n, arguments.workers, costs, by_partition=by_partition)
+        for n in arguments.partitions
+        for by_partition in (True, False)
+    ]
     print(markdown(rows, SCHEDULE))
 
 
-def _epoch(
-    owners: np.ndarray,
-    n_workers: int,
-    layout: str,
-    read: float,
-    whole: float,
-    slice_: float,
-    round_: float,
-    task: float,
-) -> dict[str, float]:
-    """Seconds of an epoch, whose steps each end when the last worker is done."""
+class Costs(NamedTuple):
+    """Seconds to read a partition, to work on it and on a twentieth of it, of a round, and of each task of a round."""
+
+    read: float
+    whole: float
+    part: float
+    round: float
+    task: float
+
+
+def _epoch(n: int, n_workers: int, costs: Costs, *, by_partition: bool) -> dict[str, Any]:
+    """Seconds of an epoch of `n` partitions, whose steps each end when the last worker is done."""
+    owners = np.arange(n) * n_workers // n
+    work = costs.whole if by_partition else costs.part
     steps, reads, rounds = [], [], []
     for number in range(N_SLICES):
-        chosen, work = (owners[number::N_SLICES], whole) if layout.startswith("every") else (owners, slice_)
-        most = int(np.bincount(chosen, minlength=n_workers).max())
-        # tasks of neighbours are joined as long as each thread has six
-        n_tasks = min(len(chosen), 6 * n_workers)
+        chosen = range(number, n, N_SLICES) if by_partition else range(n)
+        most = int(np.bincount(owners[chosen]).max())
         steps.append(most * work)
         # reading goes on in another thread beside the work
-        reads.append(max(most * work, most * read) + read)
-        rounds.append(round_ + task * n_tasks)
+        reads.append(max(most * work, most * costs.read) + costs.read)
+        n_tasks = number_of_nodes(chosen, task_level(chosen, n_workers))
+        rounds.append(costs.round + costs.task * n_tasks)
     epoch = sum(steps) + sum(rounds)
     return {
+        "partitions": n,
+        "layout": "every twentieth partition" if by_partition else "a twentieth of each partition",
         "step": float(np.mean(steps)),
         "round": float(np.mean(rounds)),
         "epoch": epoch,
-        "busy": len(owners) * whole / (n_workers * epoch),
+        "busy": n * costs.whole / (n_workers * epoch),
         "epoch_read": sum(reads) + sum(rounds),
     }
 
 
-def _measured(n_tokens: int, n_topics: int) -> tuple[float, float, float, float, float]:
-    """Seconds to read a partition, to work on it and on a twentieth of it, of a round, and of each task of a round."""
+def _measured(n_tokens: int, n_topics: int) -> Costs:
     family, spec = get_family("gaussian"), FitSpec(n_topics=n_topics, objective="conditional")
     with tempfile.TemporaryDirectory() as folder:
         block = simulate_corpus(3 * n_tokens // 100, n_topics, n_terms=20_000).block
@@ -156,7 +158,7 @@ def _measured(n_tokens: int, n_topics: int) -> tuple[float, float, float, float,
             few = _seconds(executor, initial, light, some)
             many = _seconds(executor, initial, light, range(n))
     task = max(many - few, 0.0) / (n - len(some))
-    return read, *seconds, max(few - len(some) * task, 0.0), task
+    return Costs(read, *seconds, max(few - len(some) * task, 0.0), task)
 
 
 def _seconds(executor: Executor, parameters: Parameters, work: Any, partitions: Sequence[int]) -> float:
