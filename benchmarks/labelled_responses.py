@@ -20,7 +20,7 @@ from benchmarks.problems import read_corpus
 from dslda.evaluation.metrics import folds
 from dslda.evaluation.response_measures import Kind
 
-__all__ = ["CORPORA", "RESPONSES", "Documents", "Response", "counted_documents", "splits"]
+__all__ = ["CORPORA", "FOLD_SEED", "RESPONSES", "Documents", "Response", "counted_documents", "splits"]
 
 FOLD_SEED = 0
 SAMPLE_SEED = 0

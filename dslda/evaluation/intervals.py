@@ -21,7 +21,16 @@ LEVEL = 0.9
 
 FEWEST = 100
 """Fewest documents for the bounds of an interval."""
+TINY = 1e-9
+"""1 - 0.9 is a little less than 0.1."""
 N_GROUPS = 3
+"""Groups of predictions each of which holds the level, unless there are too few documents."""
+NEIGHBOURS = 1 / 6
+"""Share of the documents whose residuals bound an interval: enough for quantiles, and few enough to follow the scatter. The
+fewest are so many that 5 lie outside."""
+FEWEST_NEIGHBOURS_OUTSIDE = 5
+MOST_CELLS = 60
+"""Most ranges of predictions with bounds of their own. More would change them by less than they are known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,18 +40,20 @@ class Intervals:
     Attributes
     ----------
     borders : ndarray of float64, shape (G - 1,)
-        Predictions from which on the next group counts.
+        Predictions from which on the next bounds count.
     bounds : ndarray of float64, shape (G, 2)
-        The lower and the upper bound of each group.
-    residuals : tuple of ndarray of float64, length G, or None
-        Response minus prediction of the documents of each group, ascending. None in models of early releases.
+        The lower and the upper bound of each range of predictions.
+    predictions, residuals : ndarray of float64, shape (D,), or None
+        Of documents that were predicted unseen, ascending by prediction, and response minus prediction. None in models of
+        early releases.
     level : float
         Share of responses within the bounds.
     """
 
     borders: NDArray[np.float64]
     bounds: NDArray[np.float64]
-    residuals: tuple[NDArray[np.float64], ...] | None = None
+    predictions: NDArray[np.float64] | None = None
+    residuals: NDArray[np.float64] | None = None
     level: float = LEVEL
 
     __repr__ = short_repr
@@ -58,22 +69,13 @@ class Intervals:
         check_level(level)
         if level == self.level:
             return self
-        if self.residuals is None:
+        if self.predictions is None or self.residuals is None:
             raise InputError(
                 f"must be {self.level:g}, the only level that this model of an earlier release knows, got {level:g}",
                 parameter="interval",
                 remedy="train it again with this release",
             )
-        fewest = min(len(residuals) for residuals in self.residuals)
-        if _rank(level, fewest) < 1:
-            highest = math.floor(1e4 * (1.0 - 2.0 / (fewest + 1))) / 1e4
-            raise InputError(
-                f"must be at most {highest:g}, got {level:g}: {number_of(fewest, 'document')} that training had not seen, "
-                f"{'with' if len(self.residuals) == 1 else 'the fewest with'} predictions of about one size, allow no more",
-                parameter="interval",
-                remedy="train on more documents, or with a larger {hold_out=}",
-            )
-        return Intervals(self.borders, _bounds(self.residuals, level), self.residuals, float(level))
+        return _intervals(self.predictions, self.residuals, float(level))
 
     def around(
         self,
@@ -88,48 +90,44 @@ class Intervals:
         return low, np.minimum(predictions + self.bounds[group, 1], highest)
 
     @property
+    def examples(self) -> list[tuple[float, float, float]]:
+        """A low, a middle and a high prediction with their bounds; none where all predictions have the same."""
+        places = np.unique(np.array([1, 3, 5]) * len(self.borders) // 6)
+        return [(float(self.borders[i]), *self.bounds[i + 1].tolist()) for i in places if len(self.borders)]
+
+    @property
     def in_words(self) -> str:
         """The level and the bounds."""
-        level = f"{100.0 * self.level:g}%"
-        shown = [f"{low:+.4g} to {high:+.4g}" for low, high in self.bounds.tolist()]
-        if len(shown) == 1:
-            return f"{level}, prediction {shown[0]}"
-        ends = [f"{border:.4g}" for border in self.borders.tolist()]
-        places = [f"below {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"above {ends[-1]}"]
-        return f"{level}, predictions " + "; ".join(f"{p}: {r}" for p, r in zip(places, shown, strict=True))
+        shown = [f"{low:+.4g} to {high:+.4g} at {place:.4g}" for place, low, high in self.examples]
+        if not shown:
+            low, high = self.bounds[0].tolist()
+            shown = [f"{low:+.4g} to {high:+.4g}"]
+        return f"{100.0 * self.level:g}%, prediction " + ", ".join(shown)
 
 
-def conformal_intervals(
-    predictions: NDArray[np.float64], y: NDArray[np.float64], *, constant_scatter: bool
-) -> Intervals | None:
+def conformal_intervals(predictions: NDArray[np.float64], y: NDArray[np.float64]) -> Intervals | None:
     """Intervals that hold the response of the next document with probability 90%, also within thirds of the predictions.
 
-    The bounds of a group of n documents are the order statistics of rank ``0.05 (n + 1)``, counted from either end, of
-    response minus prediction (split conformal prediction; Vovk 2012 for groups). :meth:`Intervals.at` has other levels.
+    Bounds at a prediction are quantiles of response minus prediction among the documents predicted nearly the same
+    (:data:`NEIGHBOURS`): they follow scatter and skewness. Which quantile, is calibrated in each third of the predictions:
+    of its m documents ``0.9 (m + 1)``, rounded up, lie between the quantiles of their own neighbours (split conformal
+    prediction with ranks among neighbours as scores; Vovk 2012 for groups, Guan 2023 for neighbours).
+    :meth:`Intervals.at` has other levels.
 
     Parameters
     ----------
     predictions, y : ndarray of float64, shape (D,)
         Of documents that were predicted unseen.
-    constant_scatter : bool
-        Responses scatter alike at every level, so that too few documents for thirds have one group.
 
     Returns
     -------
     Intervals or None
         None for too few documents.
     """
-    residuals = y - predictions
-    n_groups = N_GROUPS if len(y) >= N_GROUPS * FEWEST else 1
-    borders = np.quantile(predictions, np.arange(1, n_groups) / n_groups) if n_groups > 1 else np.zeros(0)
-    group = np.searchsorted(borders, predictions, side="right")
-    sizes = np.bincount(group, minlength=n_groups)
-    if n_groups > 1 and sizes.min() < FEWEST:  # predictions that are equal are in one group
-        n_groups, borders, group = 1, np.zeros(0), np.zeros(len(y), dtype=np.intp)
-    if len(y) < FEWEST or (n_groups == 1 and not constant_scatter):
+    if len(y) < FEWEST:
         return None
-    ordered = tuple(np.sort(residuals[group == g]) for g in range(n_groups))
-    return Intervals(borders, _bounds(ordered, LEVEL), ordered)
+    order = np.argsort(predictions, kind="stable")
+    return _intervals(predictions[order], (y - predictions)[order], LEVEL)
 
 
 def check_level(level: float) -> None:
@@ -143,15 +141,73 @@ def check_level(level: float) -> None:
         )
 
 
-def _bounds(residuals: Sequence[NDArray[np.float64]], level: float) -> NDArray[np.float64]:
-    bounds = np.empty((len(residuals), 2))
-    for g, own in enumerate(residuals):
-        rank = _rank(level, len(own))
-        bounds[g] = own[[rank - 1, len(own) - rank]]
-    return bounds
+def _intervals(predictions: NDArray[np.float64], residuals: NDArray[np.float64], level: float) -> Intervals:
+    """Intervals from documents ascending by prediction."""
+    n = len(predictions)
+    # predictions that are equal are in one cell
+    borders = np.unique(predictions[np.arange(1, MOST_CELLS) * n // MOST_CELLS])
+    borders = borders[borders > predictions[0]]
+    cells = list(pairwise([0, *np.searchsorted(predictions, borders).tolist(), n]))
+    third = [(first + last) * N_GROUPS // (2 * n) for first, last in cells]
+    fewest = math.ceil(FEWEST_NEIGHBOURS_OUTSIDE / (1.0 - level) - TINY)
+    # a level that is high for so few documents takes more of them together
+    for size in (min(max(fewest, round(n * NEIGHBOURS)), n), n):
+        neighbours = [np.sort(residuals[slice(*_window(cell, n, size))]) for cell in cells]
+        scores = [_scores(residuals[slice(*cell)], own) for cell, own in zip(cells, neighbours, strict=True)]
+        for groups in (third, [0] * len(cells)):
+            tails = _tails(scores, groups, level)
+            if tails is not None:
+                bounds = [_quantiles(own, tail) for own, tail in zip(neighbours, tails, strict=True)]
+                return Intervals(borders, np.array(bounds), predictions, residuals, level)
+    highest = math.floor(1e4 * (1.0 - 3.0 / (n + 1))) / 1e4
+    raise InputError(
+        f"must be at most {highest:g}, got {level:g}: {number_of(n, 'document')} that training had not seen allow no more",
+        parameter="interval",
+        remedy="train on more documents, or with a larger {hold_out=}",
+    )
 
 
-def _rank(level: float, n_documents: int) -> int:
-    """Rank of a bound, counted from its end; below 1 where there are too few documents."""
-    # (1 - 0.9) / 2 is a little less than 0.05
-    return math.floor((1.0 - level) / 2.0 * (n_documents + 1) + 1e-9)
+def _window(cell: tuple[int, int], n_documents: int, size: int) -> tuple[int, int]:
+    """The documents around a cell, at least its own."""
+    first = min(max((sum(cell) - size) // 2, 0), n_documents - size)
+    return min(first, cell[0]), max(first + size, cell[1])
+
+
+def _scores(residuals: NDArray[np.float64], neighbours: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of the neighbours beyond each residual, at the side where they are fewer."""
+    scores: NDArray[np.float64] = np.minimum(
+        _share_below(residuals, neighbours), _share_below(-residuals, -neighbours[::-1])
+    )
+    return scores
+
+
+def _share_below(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of the others at or below each of some of the values, interpolated between them, as quantiles are."""
+    others = np.searchsorted(ordered, values, side="right") - 1
+    before, after = ordered[np.maximum(others - 1, 0)], ordered[np.minimum(others + 1, len(ordered) - 1)]
+    part = np.divide(values - before, after - before, out=np.zeros(len(values)), where=after > before)
+    share: NDArray[np.float64] = (others + part) / len(ordered)
+    return share
+
+
+def _tails(scores: Sequence[NDArray[np.float64]], groups: Sequence[int], level: float) -> list[float] | None:
+    """The score of each cell from which on documents lie inside, the same within a group; None for a level too high."""
+    found = {}
+    for group in {*groups}:
+        own = np.sort(np.concatenate([s for s, g in zip(scores, groups, strict=True) if g == group]))
+        rank = math.floor((1.0 - level) * (len(own) + 1) + TINY)
+        if rank < 1 or own[rank - 1] == 0.0:
+            return None
+        found[group] = float(own[rank - 1])
+    return [found[group] for group in groups]
+
+
+def _quantiles(ordered: NDArray[np.float64], tail: float) -> tuple[float, float]:
+    """The values with this share of the next ones beyond them, at either end."""
+    place = tail * (len(ordered) + 1) - 1.0
+    whole = int(place)
+    part = place - whole
+    low, high = (
+        (1.0 - part) * values[whole] + part * values[whole + 1] for values in (ordered, ordered[::-1])
+    )
+    return float(low), float(high)

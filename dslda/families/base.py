@@ -160,7 +160,7 @@ class Family(ABC):
         Largest number of ordered levels that the response may have; 0 for responses without. On the scale of the fit the
         levels are 0, 1, ...; they may have names. Needs :meth:`probabilities`, :meth:`cutpoints` and :meth:`at_shares`.
     constant_scatter : bool
-        The scatter of y around its mean is the same at every mean, so one interval of residuals fits all predictions.
+        The scatter of y around its mean is the same at every mean, so that intervals may reach below the lowest response.
     scatter_remedy : tuple of str
         Advice for responses that scatter more than the variance, a function of the mean, allows; empty for families that
         estimate the scatter.

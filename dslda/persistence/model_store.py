@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.evaluation.intervals import Intervals
+from dslda.evaluation.intervals import FEWEST, Intervals
 from dslda.evaluation.topic_quality import TopicQuality
 from dslda.evaluation.topic_stability import TopicStability
 from dslda.exceptions import FormatError, InputError
@@ -253,10 +253,10 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
             if reference.intervals is None or not reference.intervals.borders.size
             else reference.intervals.borders,
         }
-        if reference.intervals is not None and reference.intervals.residuals is not None:
+        if reference.intervals is not None:
             floats |= {
-                "reference_residual_values": np.concatenate(reference.intervals.residuals),
-                "reference_residual_sizes": [len(group) for group in reference.intervals.residuals],
+                "reference_residual_values": reference.intervals.residuals,
+                "reference_residual_predictions": reference.intervals.predictions,
             }
     arrays: dict[str, NDArray[Any]] = {
         name: np.ascontiguousarray(values, dtype=np.float64)
@@ -405,16 +405,20 @@ def _intervals(stored: _ModelArrays) -> Intervals | None:
     if bounds is None:
         return None
     borders = stored.optional("reference_residual_borders", (n_borders,))
-    residuals = None
-    if "reference_residual_values" in stored:
-        sizes = stored.counts("reference_residual_sizes", (n_borders + 1,))
-        values = stored.take("reference_residual_values", (int(sizes.sum()),), least=-np.inf)
-        residuals = tuple(np.split(values, np.cumsum(sizes)[:-1]))
-        if any(len(group) < 2 or (np.diff(group) < 0.0).any() for group in residuals):
-            raise damaged(
-                stored.url, "reference_residual_values", "has values that no model can have", REMEDY
-            )
-    return Intervals(np.zeros(0) if borders is None else borders, bounds.reshape(-1, 2), residuals)
+    borders = np.zeros(0) if borders is None else borders
+    # early models have no residuals, or those of each group in ascending order
+    if "reference_residual_predictions" not in stored:
+        return Intervals(borders, bounds.reshape(-1, 2))
+    n_documents = len(stored.arrays["reference_residual_predictions"])
+    predictions, residuals = (
+        stored.take(f"reference_residual_{name}", (n_documents,), least=-np.inf)
+        for name in ("predictions", "values")
+    )
+    if n_documents < FEWEST or (np.diff(predictions) < 0.0).any():
+        raise damaged(
+            stored.url, "reference_residual_predictions", "has values that no model can have", REMEDY
+        )
+    return Intervals(borders, bounds.reshape(-1, 2), predictions, residuals)
 
 
 def _trace(stored: _ModelArrays, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:

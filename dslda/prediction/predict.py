@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.evaluation.intervals import check_level
+from dslda.evaluation.intervals import FEWEST, check_level
 from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
@@ -164,7 +164,7 @@ def at_level(record: ModelRecord, interval: float) -> ModelRecord:
         "must be left out: the model has no intervals, since training kept too few documents of known response aside"
         + (", or some of their durations were cut off" if of_durations else ""),
         parameter="interval",
-        remedy=f"train with {{hold_out=}}, so that {100 if record.family.constant_scatter else 300} or more are kept aside",
+        remedy=f"train with {{hold_out=}}, so that {FEWEST} or more are kept aside",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dslda.persistence.model_record import HeldOut
@@ -17,6 +16,7 @@ from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.coefficients import Coefficient, Topic
+    from dslda.evaluation.intervals import Intervals
 
 __all__ = ["answer", "axis", "cards", "class_map", "topic_in_short"]
 
@@ -229,9 +229,7 @@ def _quality(findings: Findings) -> dict[str, Any]:
         }
     reference = model.record.reference
     if reference is not None and reference.intervals is not None:
-        content["intervals"] = _interval_rows(
-            reference.intervals.borders.tolist(), reference.intervals.bounds.tolist()
-        )
+        content["intervals"] = _interval_rows(reference.intervals)
     return content
 
 
@@ -255,11 +253,9 @@ def _in_words(held_out: HeldOut, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _interval_rows(borders: Sequence[float], bounds: Sequence[Sequence[float]]) -> list[tuple[str, str, str]]:
+def _interval_rows(intervals: Intervals) -> list[tuple[str, str, str]]:
     """Which predictions, and how far below and above nine of ten responses lie."""
-    ends = [f"{border:.3g}" for border in borders]
-    places = ["all predictions"]
-    if ends:
-        between = [f"predictions of {a} to {b}" for a, b in pairwise(ends)]
-        places = [f"predictions below {ends[0]}", *between, f"predictions above {ends[-1]}"]
-    return [(place, signed(low), signed(high)) for place, (low, high) in zip(places, bounds, strict=True)]
+    rows = [(f"predictions of {place:.3g}", low, high) for place, low, high in intervals.examples]
+    if not rows:
+        rows = [("all predictions", *intervals.bounds[0].tolist())]
+    return [(place, signed(low), signed(high)) for place, low, high in rows]

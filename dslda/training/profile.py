@@ -272,7 +272,7 @@ class _Collected:
                 f"one class for all would be right of {most:.1%} of these documents, which is more: {remedy}"
             )
         n = sum(len(y) for _, y in self._known)
-        if self._family.constant_scatter and not has_intervals:
+        if self._may_have_intervals and not has_intervals:
             logger.info(
                 "predictions will be without intervals: at least %d documents with a response and a known word must be kept "
                 "from training, got %d",
@@ -322,10 +322,14 @@ class _Collected:
 
         None for classes and levels, where some durations were cut off, and for too few documents.
         """
-        if self._record.class_names is not None or self._is_cut_off or not self._known:
+        if not self._may_have_intervals or not self._known:
             return None
         predictions, y = (np.concatenate(values) for values in zip(*self._known, strict=True))
-        return conformal_intervals(predictions, y, constant_scatter=self._family.constant_scatter)
+        return conformal_intervals(predictions, y)
+
+    @property
+    def _may_have_intervals(self) -> bool:
+        return self._record.class_names is None and not self._is_cut_off
 
 
 def _largest_share(y: NDArray[Any]) -> float:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from dslda.evaluation.intervals import Intervals, conformal_intervals
 from tests.helpers.errors import refused
@@ -19,7 +22,7 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_nine_of_ten_responses_lie_inside_also_within_thirds() -> None:
     held = []
     for seed in range(40):
-        intervals = conformal_intervals(*drawn(600, seed), constant_scatter=False)
+        intervals = conformal_intervals(*drawn(600, seed))
         assert intervals is not None
         predictions, y = drawn(2000, 1000 + seed)
         low, high = intervals.around(predictions)
@@ -30,33 +33,86 @@ def test_nine_of_ten_responses_lie_inside_also_within_thirds() -> None:
     assert np.mean(held, axis=0) == pytest.approx([0.9] * 3, abs=0.02)
 
 
-def test_bounds_are_the_order_statistics_of_each_group() -> None:
-    predictions, y = drawn(300, 3)
-    intervals = conformal_intervals(predictions, y, constant_scatter=True)
+def test_the_width_follows_the_scatter_within_a_third() -> None:
+    intervals = conformal_intervals(*drawn(3000, 3))
     assert intervals is not None
-    assert intervals.bounds.shape == (3, 2)
-    group = np.searchsorted(np.quantile(predictions, [1 / 3, 2 / 3]), predictions, side="right")
-    for k in range(3):
-        residuals = np.sort((y - predictions)[group == k])
-        assert len(residuals) == 100
-        assert intervals.bounds[k].tolist() == [residuals[4], residuals[95]]
+    places = np.array([1.5, 2.5, 3.5])
+    low, high = intervals.around(places)
+    # quantiles of gamma(2) times half the prediction, level by level
+    ends = np.outer(places / 2.0, stats.gamma(2.0).ppf([0.05, 0.95]))
+    assert np.column_stack([low, high]) == pytest.approx(ends, rel=0.35, abs=0.35)
+    assert (np.diff(high - low) > 0.5).all()
 
 
-def test_few_documents_have_one_group_and_fewer_none() -> None:
-    predictions, y = drawn(299, 4)
-    assert conformal_intervals(predictions, y, constant_scatter=False) is None
-    intervals = conformal_intervals(predictions, y, constant_scatter=True)
-    assert intervals is not None
-    assert intervals.bounds.shape == (1, 2)
-    assert intervals.borders.size == 0
-    assert conformal_intervals(predictions[:99], y[:99], constant_scatter=True) is None
+def test_where_one_side_has_no_scatter_the_other_has_all_that_is_left_out() -> None:
+    """Stars end at five: most reviews with a high prediction have five, none more."""
+    held = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        predictions = random.uniform(4.0, 5.0, 3000)
+        y = np.where(random.random(3000) < 0.7, 5.0, random.uniform(1.0, 5.0, 3000))
+        intervals = conformal_intervals(predictions[:1000], y[:1000])
+        assert intervals is not None
+        low, high = intervals.around(predictions[1000:])
+        held.append(np.mean((low <= y[1000:]) & (y[1000:] <= high)))
+    assert np.mean(held) == pytest.approx(0.9, abs=0.015)
 
 
-def test_predictions_that_are_equal_are_one_group() -> None:
+@pytest.mark.parametrize("n", [100, 101, 130, 400])
+def test_documents_lie_between_quantiles_of_their_own_neighbours(n: int) -> None:
+    """At least as many as the level says of any number of documents, each left out of its own bounds."""
+    held = []
+    for seed in range(150):
+        predictions, y = drawn(n + 1, seed)
+        intervals = conformal_intervals(predictions[1:], y[1:])
+        assert intervals is not None
+        low, high = intervals.around(predictions[:1])
+        held.append(low[0] <= y[0] <= high[0])
+    # the standard deviation of the mean is 0.025
+    assert np.mean(held) == pytest.approx(0.9, abs=0.08)
+
+
+@given(shift=st.floats(-100.0, 100.0), scale=st.floats(0.01, 100.0), seed=st.integers(0, 50))
+def test_units_and_the_order_of_documents_change_nothing(shift: float, scale: float, seed: int) -> None:
+    predictions, y = drawn(250, seed)
+    order = np.random.default_rng(seed).permutation(250)
+    one, other = (
+        conformal_intervals(predictions, y),
+        conformal_intervals((shift + scale * predictions)[order], (shift + scale * y)[order]),
+    )
+    assert one is not None
+    assert other is not None
+    new = np.linspace(0.0, 10.0, 23) + 0.0123
+    for mine, theirs in zip(one.around(new), other.around(shift + scale * new), strict=True):
+        assert theirs == pytest.approx(shift + scale * mine, rel=1e-6, abs=1e-6 * scale)
+
+
+def test_fewer_than_a_hundred_documents_have_none() -> None:
+    predictions, y = drawn(100, 4)
+    assert conformal_intervals(predictions, y) is not None
+    assert conformal_intervals(predictions[:99], y[:99]) is None
+
+
+def test_predictions_that_are_equal_have_the_same_bounds() -> None:
     y = np.random.default_rng(5).normal(size=400)
-    intervals = conformal_intervals(np.zeros(400), y, constant_scatter=True)
+    intervals = conformal_intervals(np.zeros(400), y)
     assert intervals is not None
     assert len(intervals.bounds) == 1
+    assert intervals.bounds[0] == pytest.approx([-1.645, 1.645], abs=0.3)
+    assert intervals.in_words.startswith("90%, prediction -")
+    # two values, one of them of nearly all documents
+    predictions = np.repeat([0.0, 1.0], [390, 10])
+    intervals = conformal_intervals(predictions, predictions + y)
+    assert intervals is not None
+    assert len(intervals.bounds) == 2
+    assert np.isfinite(intervals.bounds).all()
+
+
+def test_responses_that_are_predicted_exactly_have_intervals_without_width() -> None:
+    predictions, _ = drawn(300, 6)
+    intervals = conformal_intervals(predictions, predictions)
+    assert intervals is not None
+    assert not intervals.bounds.any()
 
 
 def test_no_lower_end_is_below_the_lowest_response() -> None:
@@ -66,7 +122,7 @@ def test_no_lower_end_is_below_the_lowest_response() -> None:
     assert high[:2].tolist() == [4.0, 11.0]
     assert np.isnan(low[2])
     assert np.isnan(high[2])
-    assert intervals.in_words == "90%, predictions below 5: -2 to +3; above 5: -4 to +6"
+    assert intervals.in_words == "90%, prediction -4 to +6 at 5"
     low, high = intervals.around(np.array([1.0, 5.0]), highest=np.array([3.0, 20.0]))
     assert high.tolist() == [3.0, 11.0]
 
@@ -75,7 +131,7 @@ def test_every_level_holds_what_it_says() -> None:
     levels = (0.25, 0.5, 0.8, 0.95)
     held = []
     for seed in range(40):
-        intervals = conformal_intervals(*drawn(600, seed), constant_scatter=False)
+        intervals = conformal_intervals(*drawn(600, seed))
         assert intervals is not None
         predictions, y = drawn(2000, 1000 + seed)
         ends = [intervals.at(level).around(predictions) for level in levels]
@@ -83,22 +139,28 @@ def test_every_level_holds_what_it_says() -> None:
     assert np.mean(held, axis=0) == pytest.approx(levels, abs=0.02)
 
 
-def test_other_levels_are_other_order_statistics_up_to_the_highest_that_the_documents_allow() -> None:
-    predictions, y = drawn(300, 3)
-    intervals = conformal_intervals(predictions, y, constant_scatter=True)
+@pytest.mark.parametrize("n", [100, 300, 2000])
+def test_levels_are_nested_up_to_the_highest_that_the_documents_allow(n: int) -> None:
+    intervals = conformal_intervals(*drawn(n, 3))
     assert intervals is not None
-    assert intervals.residuals is not None
     assert intervals.at(0.9) is intervals
-    for level, rank in ((0.8, 10), (0.5, 25), (0.98, 1)):
-        other = intervals.at(level)
-        assert other.level == level
-        assert other.bounds.tolist() == [[own[rank - 1], own[100 - rank]] for own in intervals.residuals]
+    highest = np.floor(1e4 * (1.0 - 3.0 / (n + 1))) / 1e4
+    widths = [np.ptp(intervals.at(level).bounds, axis=1).mean() for level in (0.5, 0.8, 0.9, 0.95, highest)]
+    assert widths == sorted(widths)
+    assert intervals.at(0.5).level == 0.5
     assert intervals.at(0.5).in_words.startswith("50%, ")
+    again = intervals.at(0.5).at(0.9)
+    assert np.array_equal(again.bounds, intervals.bounds)
     with refused("interval") as error:
-        intervals.at(0.99)
-    highest = 0.9801  # 1 - 2 / 101
-    assert f"{highest}" in str(error.value)
-    assert intervals.at(highest).bounds[:, 0].tolist() == [own[0] for own in intervals.residuals]
+        intervals.at(highest + 0.0002)
+    assert f"at most {highest:g}" in str(error.value)
+
+
+def test_models_of_early_releases_know_one_level() -> None:
+    early = Intervals(np.zeros(0), np.array([[-1.0, 1.0]]))
+    assert early.at(0.9) is early
+    with refused("interval"):
+        early.at(0.8)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 90, np.nan, True, "0.9", None])
