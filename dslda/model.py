@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dslda.families.base import Family
+    from dslda.report.model_plots import ModelPlots
 
 __all__ = ["Coefficient", "CovariateCoefficient", "Model", "Topic", "check_analyzer", "load_model"]
 
@@ -326,6 +327,20 @@ class Model:
             `top` is below 1, there is no such order, or a model of an early release has no prevalences, which lift needs.
         """
         return topics_with_words(self.record, top, words)
+
+    @property
+    def plot(self) -> ModelPlots:
+        """Figures of this model: the functions of :mod:`dslda.plot` as methods, with the same parameters but `model`.
+
+        Examples
+        --------
+        >>> fig, (left, right) = plt.subplots(1, 2)  # doctest: +SKIP
+        >>> model.plot.topics(narrow=True, ax=left)  # doctest: +SKIP
+        >>> model.plot.words(3, ax=right)  # doctest: +SKIP
+        """
+        from dslda.report.model_plots import ModelPlots
+
+        return ModelPlots(self)
 
     def topic_table(self, top: int = 10, words: WordRanking = "probability") -> pd.DataFrame:
         """The topics of :meth:`topics` as a data frame, as ``dslda topics`` prints them.

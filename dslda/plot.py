@@ -1,6 +1,6 @@
 """Figures of a model: functions that take and return axes of matplotlib.
 
-matplotlib is installed apart: ``pip install 'dslda[plot]'``.
+``model.plot`` has them as methods. matplotlib is installed apart: ``pip install 'dslda[plot]'``.
 
 >>> axes = dslda.plot.topics(model)  # doctest: +SKIP
 >>> axes.figure.savefig("topics.svg")  # doctest: +SKIP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -24,6 +25,26 @@ def test_figures_draw_on_the_axes_given_or_on_their_own(plain: Made) -> None:
     assert dslda.plot.words(plain.model, 0, ax=ax) is ax
     assert dslda.plot.convergence(plain.model, ax=ax) is ax
     assert set(dslda.plot.__all__) <= set(dir(dslda.plot))
+
+
+def test_a_model_has_each_figure_as_a_method_with_the_same_parameters(plain: Made) -> None:
+    assert {name for name in dir(plain.model.plot) if not name.startswith("_")} == {*dslda.plot.__all__}
+    for name in dslda.plot.__all__:
+        function, method = getattr(dslda.plot, name), getattr(plain.model.plot, name)
+        of_function = [
+            each for each in inspect.signature(function).parameters.values() if each.name != "model"
+        ]
+        assert [*inspect.signature(method).parameters.values()] == of_function
+        assert method.__doc__ == function.__doc__
+
+
+def test_methods_draw_their_own_model(plain: Made, hostile: Made) -> None:
+    ax = Figure().add_subplot()
+    assert plain.model.plot.words(1, top=3, ax=ax) is ax
+    labels = [label.get_text() for label in dslda.plot.words(plain.model, 1, top=3).get_yticklabels()]
+    assert [label.get_text() for label in ax.get_yticklabels()] == labels
+    assert hostile.model.plot.words(1, top=3).get_yticklabels()[0].get_text() not in labels
+    assert hostile.model.plot.residuals([1.0, 2.0], [1.0, 2.0]).lines
 
 
 @pytest.mark.parametrize("narrow", [False, True])
@@ -125,7 +146,10 @@ def test_words_in_svg_are_text_and_never_markup_or_mathematics(hostile: Made) ->
 
 
 def test_importing_the_figures_waits_for_no_matplotlib() -> None:
-    code = "import dslda.plot, sys; print([m for m in ('matplotlib', 'numba', 'sklearn', 'pandas') if m in sys.modules])"
+    code = (
+        "import dslda.plot, dslda.report.model_plots, sys\n"
+        "print([m for m in ('matplotlib', 'numba', 'sklearn', 'pandas') if m in sys.modules])"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
 
