@@ -52,9 +52,7 @@ docs: $(VENV)/.docs
 # a wheel and a source distribution, in dist/, and the demo by the wheel in a fresh environment without a compiler's help:
 # every package comes as a wheel
 dist: $(VENV)-dist/.installed
-	.ci/check-tag
 	rm -rf dist dslda.egg-info $(VENV)-wheel
-	$(VENV)-dist/bin/check-manifest
 	$(VENV)-dist/bin/python -m build
 	$(VENV)-dist/bin/twine check --strict dist/*
 	$(PYTHON) -m venv $(VENV)-wheel
@@ -93,7 +91,7 @@ $(VENV)/.docs: pyproject.toml | $(BIN)/python
 
 $(VENV)-dist/.installed: Makefile
 	$(PYTHON) -m venv $(VENV)-dist
-	$(VENV)-dist/bin/python -m pip install --quiet --disable-pip-version-check build check-manifest twine
+	$(VENV)-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine
 	touch $@
 
 clean:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dslda._version import __version__
+from dslda.versions import __version__
 
 if TYPE_CHECKING:
     from dslda import plot

@@ -10,7 +10,6 @@ from importlib import import_module
 
 import click
 
-from dslda._version import __version__
 from dslda.cli.logs import log_line, option_words, shown
 from dslda.cli.process import Interrupted, Session, drop, flush_error, nobody_reads_stdout
 from dslda.exceptions import (
@@ -22,6 +21,7 @@ from dslda.exceptions import (
     VocabularyMismatchError,
 )
 from dslda.storage.output import FULL
+from dslda.versions import __version__
 
 __all__ = ["EXIT_FAILURE", "EXIT_OK", "EXIT_USAGE", "program", "run"]
 

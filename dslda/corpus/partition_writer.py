@@ -11,7 +11,6 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from dslda._version import __version__
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import are_codes
 from dslda.corpus.manifest import ARRAYS, MAX_CHUNK_BYTES, Manifest, PartitionInfo, ResponseSummary
@@ -21,6 +20,7 @@ from dslda.storage.location import Location
 from dslda.storage.output import writing
 from dslda.storage.typed_json import canonical_json
 from dslda.storage.zarr_arrays import checksum, create_array
+from dslda.versions import __version__
 
 if TYPE_CHECKING:
     import zarr

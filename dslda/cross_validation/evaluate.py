@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster, default_workers, worker_per_core
 from dslda.cluster.runner import DaskRunner, Runner, SerialRunner
@@ -42,6 +41,7 @@ from dslda.training.checks import check_response
 from dslda.training.response import response_model
 from dslda.training.starts import is_small, quiet_in_task
 from dslda.training.training_set import TrainingSet, named_roles, training_set_of_corpus
+from dslda.versions import library_versions
 from dslda.wording import check_keywords, number_name, number_of
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from dslda._version import __version__
 from dslda.evaluation.topic_quality import alike_topics
 from dslda.report import document_figures, model_notes
 from dslda.report.drawing import outcome
 from dslda.report.findings import Findings
 from dslda.report.inline_svg import inline_svg
 from dslda.settings import SETTINGS
+from dslda.versions import __version__
 from dslda.wording import alpha_in_words, first_few, number_of
 
 __all__ = ["beyond", "caution", "facts", "response_in_words", "training"]

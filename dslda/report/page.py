@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dslda._version import __version__
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.exceptions import InputError, OutputExistsError, Words
 from dslda.prediction.columns import check_columns
@@ -22,6 +21,7 @@ from dslda.report.sections import SECTIONS
 from dslda.report.tfidf_rival import tfidf_rival
 from dslda.storage.location import Location, check_not_in_store
 from dslda.storage.output import check_writable, replace_file
+from dslda.versions import __version__
 from dslda.wording import number_of, printable
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster, default_workers, worker_per_core
 from dslda.cluster.runner import DaskRunner, Runner, SerialRunner
@@ -47,6 +46,7 @@ from dslda.scoring.scoring_units import source_of
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.storage.location import Location, is_in_memory
 from dslda.storage.lock import UNLOCKED, Lock, only_writer
+from dslda.versions import library_versions
 from dslda.wording import number_of
 
 if TYPE_CHECKING:

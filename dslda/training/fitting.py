@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda._version import library_versions
 from dslda.engine.conditional.work import ConditionalPass
 from dslda.engine.dask.worker_memory import check_here
 from dslda.engine.data.fit_source import FitSource
@@ -59,6 +58,7 @@ from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.sums import Sums
 from dslda.variational.topics import in_e_step
+from dslda.versions import library_versions
 from dslda.wording import number_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Stores of this version as small archives, which every later version must read: `python -m tests.formats.make_archives`.
+"""Stores of a release as small archives, which every later one must read: `python -m tests.formats.make_archives 0.5.0`.
 
 They go to `tests/formats/archives/<version>/`, with what a reader must find in them in `expected.json`. Run it from the root
 of the repository when a format or a version is new, and commit the result. Archives of a version that has been released
@@ -209,15 +209,15 @@ def is_released(version: str, repository: Path = ROOT) -> bool:
     return bool(listed.stdout.strip())
 
 
-def main(version: str = dslda.__version__, *, repository: Path = ROOT, archives: Path = ARCHIVES) -> None:
+def main(version: str, *, repository: Path = ROOT, archives: Path = ARCHIVES) -> None:
     """Make the archives of a version that has not been released yet."""
     folder = archives / version
     if folder.exists() and is_released(version, repository):
-        sys.exit(f"version {version} is released: its archives stay as they are; raise the version first")
+        sys.exit(f"version {version} is released: its archives stay as they are; name the next one")
     make(folder)
     sizes = [path.stat().st_size for path in folder.iterdir()]
     sys.stdout.write(f"{folder}: {len(sizes)} files, {sum(sizes) / 1000:.0f} kB\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -48,7 +48,7 @@ def versions() -> dict[str, str]:
     import numpy
     import scipy
 
-    from dslda._version import __version__
+    from dslda.versions import __version__
 
     return {
         # the third number of Python's version changes neither pickles nor arithmetic

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dslda._version import library_versions
 from dslda.engine.em import IterationRecord
 from dslda.exceptions import EngineError, FormatError, InputError, OutputError, OutputExistsError
 from dslda.ingestion.ingest import ingest
@@ -24,6 +23,7 @@ from dslda.training.checkpoint import model_of_fit
 from dslda.training.fitting import LIBRARIES
 from dslda.training.identity import is_of_fit
 from dslda.training.train import train
+from dslda.versions import library_versions
 from tests.helpers.progress import AtIteration, SilentProgress, interrupt
 
 pytestmark = pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")

@@ -1,8 +1,15 @@
+"""The version of dslda, which is that of git's tags, and those of libraries."""
+
 from __future__ import annotations
 
 from functools import cache
 
-__version__ = "0.1.0"
+__all__ = ["__version__", "library_versions"]
+
+try:
+    from dslda._version import __version__  # setuptools-scm writes it when the package is built or installed
+except ModuleNotFoundError:
+    __version__ = "0.1.0.dev0"  # sources that were never built: `fallback_version` of pyproject.toml
 
 
 def library_versions(*libraries: str) -> dict[str, str]:
