@@ -13,14 +13,19 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-__all__ = ["EXAMPLES", "run_notebook"]
+__all__ = ["EXAMPLES", "SHARED_FILES", "run_notebook"]
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+SHARED_FILES = {"bills": ROOT.parent / "shared" / "data" / "house_bills" / "house_bills.jsonl.gz"}
+"""What a notebook takes beside it that is not part of the repository."""
 SECONDS = 300
 
 
 def run_notebook(path: Path, folder: Path) -> Any:
     """The notebook with the outputs of a run in this folder; an error of a cell is an error here."""
+    if path.stem in SHARED_FILES:
+        (folder / SHARED_FILES[path.stem].name).symlink_to(SHARED_FILES[path.stem])
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(folder)}}
     client = NotebookClient(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.notebooks import EXAMPLES, run_notebook
+from tests.helpers.notebooks import EXAMPLES, SHARED_FILES, run_notebook
 
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 MOST_BYTES = 300_000
@@ -34,7 +34,11 @@ def _shown(cell: Any) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_shows_what_it_holds(path: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs_and_shows_what_it_holds(
+    path: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if path.stem in SHARED_FILES:
+        request.getfixturevalue("shared_data")
     stored = json.loads(path.read_text(encoding="utf-8"))
     ran = run_notebook(path, tmp_path)
     for before, after in zip(_code_cells(stored), _code_cells(ran), strict=True):
@@ -53,4 +57,4 @@ def test_a_notebook_holds_the_outputs_of_one_run_and_no_folder_of_a_machine(path
 
 
 def test_there_are_three_notebooks() -> None:
-    assert {path.stem for path in NOTEBOOKS} == {"reviews", "classes_and_counts", "cluster"}
+    assert {path.stem for path in NOTEBOOKS} == {"reviews", "bills", "cluster"}
