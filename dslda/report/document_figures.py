@@ -40,7 +40,8 @@ Step = tuple[str, float]
 def contribution_steps(model: Model, table: pa.Table, row: int = 0) -> tuple[float, list[Step], float]:
     """The average, the strongest contributions in the order of their size, and their sum, of a row of a table.
 
-    `table` is that of :meth:`~dslda.model.Model.contributions`.
+    What words add beyond the topics comes last, however little it is. `table` is that of
+    :meth:`~dslda.model.Model.contributions`.
     """
     if not 0 <= row < table.num_rows:
         raise InputError(f"must be in 0..{table.num_rows - 1}, got {row}", parameter="row")
@@ -52,6 +53,7 @@ def contribution_steps(model: Model, table: pa.Table, row: int = 0) -> tuple[flo
             "must have a known word and all covariates, with contributions relative to the average",
             parameter="table",
         )
+    beyond = values.pop("words_beyond_topics", None)
     by_number = {topic.topic: topic for topic in model.topics(top=4)}
 
     def title(name: str) -> str:
@@ -66,6 +68,8 @@ def contribution_steps(model: Model, table: pa.Table, row: int = 0) -> tuple[flo
     steps = [step for step in ordered[:MOST_STEPS] if abs(step[1]) >= bar]
     if others := ordered[len(steps) :]:
         steps.append((number_of(len(others), "other"), sum(value for _, value in others)))
+    if beyond is not None:
+        steps.append(("words beyond the topics", float(beyond)))
     return float(average), steps, float(total)
 
 

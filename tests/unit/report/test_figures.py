@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import dslda
+from dslda.report.document_figures import contribution_steps
 from dslda.report.inline_svg import inline_svg
 from tests.helpers.errors import refused
 from tests.unit.report.conftest import HOSTILE, Made
@@ -123,6 +124,13 @@ def test_confusion_has_the_shares_of_each_observed_class() -> None:
     assert sorted(bar.get_alpha() for bar in ax.patches) == pytest.approx([0.54, 0.54, 1.0])
     with refused("observed"):
         dslda.plot.confusion([None], ["a"], classes=["a"])
+
+
+def test_words_beyond_the_topics_stand_by_themselves_however_little_they_add(plain: Made) -> None:
+    table = plain.model.contributions(plain.corpus, documents=[4])
+    table = table.append_column("words_beyond_topics", [[1e-9]])
+    *_, last = contribution_steps(plain.model, table)[1]
+    assert last == ("words beyond the topics", 1e-9)
 
 
 def test_words_of_a_topic_that_is_not_there_are_refused(plain: Made) -> None:
