@@ -112,8 +112,9 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         )
     if model.dispersion_at_floor:
         sentences.append(
-            f"The dispersion is at its floor ({model.spec.dispersion_floor:g} of the variance of {name}): the floor, "
-            "not the data, sets the conditional errors."
+            f"In training the predictions of {name} came closer than its dispersion may be, "
+            f"{model.spec.dispersion_floor:g} of the variance (its floor). So the floor sets the conditional errors, not the "
+            "data: judge the model by documents kept from training, and compare with fewer topics."
         )
     return [Note(sentence) for sentence in sentences]
 

@@ -502,7 +502,7 @@ def test_a_dispersion_at_its_floor_is_said(made: Path, dslda: Dslda, floor: floa
     assert model.dispersion_at_floor == at_floor
     path = model.save(made / f"{floor}.model")
     told = dslda("topics", path)
-    assert ("The dispersion is at its floor (1 of the variance of age)" in told.err) == at_floor
+    assert ("came closer than its dispersion may be, 1 of the variance" in told.err) == at_floor
     assert "The mean of age in training is 39.5." in told.err
 
 
