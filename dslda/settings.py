@@ -24,6 +24,7 @@ __all__ = [
     "Setting",
     "TermWeights",
     "TopicEstimation",
+    "settings_of",
     "stored",
     "unstored",
 ]
@@ -300,6 +301,11 @@ OTHER_NAMES: Mapping[str, str] = {
     other: setting.name for setting in _TABLE for other in (setting.option, setting.key) if other
 } | {"K": "n_topics", "random_state": "seed"}
 """Names of the settings in the paper, on the command line, in files and in scikit-learn."""
+
+
+def settings_of(objective: str) -> list[str]:
+    """Names of the settings that a fit of this objective uses."""
+    return [setting.name for setting in _TABLE if setting.objective in (None, objective)]
 
 
 def stored(values: Mapping[str, Any]) -> dict[str, Any]:

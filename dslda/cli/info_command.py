@@ -14,7 +14,7 @@ from dslda.cli.logs import option_words
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.terminal import echo
 from dslda.exceptions import FormatError
-from dslda.settings import SETTINGS, unstored
+from dslda.settings import settings_of, unstored
 from dslda.wording import alpha_in_words, labelled, number_of
 
 if TYPE_CHECKING:
@@ -172,9 +172,10 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "iterations", f"{training.n_iterations} ({'' if training.converged else 'not '}converged)"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"
     yield "elbo", f"{model.trace['elbo'][-1]:.6f}" if "elbo" in model.trace else "not known"
-    objective = "conditional" if model.spec.objective == "conditional" else "joint"
-    in_use = [name for name, setting in SETTINGS.items() if setting.objective in (None, objective)]
-    yield "settings", _fit_settings({name: getattr(model.spec, name) for name in in_use})
+    yield (
+        "settings",
+        _fit_settings({name: getattr(model.spec, name) for name in settings_of(model.spec.objective)}),
+    )
     if model.text_settings is not None:
         yield "text settings", _text_settings(model.text_settings)
     yield "corpus hash", model.record.corpus_hash or "not trained on a stored corpus"

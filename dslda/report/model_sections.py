@@ -11,7 +11,7 @@ from dslda.report import document_figures, model_notes
 from dslda.report.drawing import outcome
 from dslda.report.findings import Findings
 from dslda.report.inline_svg import inline_svg
-from dslda.settings import SETTINGS
+from dslda.settings import settings_of
 from dslda.versions import __version__
 from dslda.wording import alpha_in_words, first_few, number_of
 
@@ -124,7 +124,7 @@ def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
     if model.stability is not None:
         yield "Stability of the topics", model.stability.in_words
     yield "Alpha", alpha_in_words(model.doc_topic_prior.tolist())
-    yield "Settings", ", ".join(f"{name}={getattr(spec, name)!r}" for name in SETTINGS)
+    yield "Settings", ", ".join(f"{name}={getattr(spec, name)!r}" for name in settings_of(spec.objective))
     if record.text_settings is not None:
         yield "Texts", _settings(record.text_settings)
     if corpus is not None:
