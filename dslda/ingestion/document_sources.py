@@ -109,8 +109,7 @@ class DocumentSource(ABC):
 
     def provenance(self) -> dict[str, Any]:
         """Description of the documents for the manifest of a corpus."""
-        kind = type(self._inputs)
-        return {"inputs": [f"{kind.__module__}.{kind.__qualname__}"]}
+        return {"inputs": [f"a {type(self._inputs).__name__} in memory"]}
 
 
 def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any] | None) -> DocumentSource:
@@ -150,6 +149,9 @@ class _MatrixSource(DocumentSource):
 
     def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
         return runner.map(count_chunk, [[self._rows]], [fields], [analyzer], stage="read")
+
+    def provenance(self) -> dict[str, Any]:
+        return {"inputs": ["a sparse matrix in memory"]}
 
 
 class _RecordSource(DocumentSource):

@@ -49,6 +49,10 @@ def test_a_page_has_each_section_and_each_topic(plain: Made, tmp_path: Path) -> 
         assert topic.low is not None
         assert f"{topic.low:.2f} to {topic.high:.2f}".replace("-", "\N{MINUS SIGN}") in card
     assert "Topic 1 (a story)" in page.text
+    facts = page.by_id("facts").text
+    assert "tol=" in facts
+    assert "term_weights=" not in facts  # conditional training alone uses it
+    assert "a sparse matrix" in facts
     measured = plain.model.training.held_out
     assert measured is not None
     assert f"predictive R² {measured.value:.3f}" in page.text
