@@ -189,7 +189,7 @@ def _objective(model: Model) -> str:
     gain = max(gain for gain in model.trace["inner_gain"].tolist() if not math.isnan(gain))
     return (
         f"conditional, emphasis {model.spec.emphasis}, term weights {model.record.parameters.weighting.name}; words add "
-        f"{gain:.4g} to the log-likelihood of a response of the inner part; "
+        f"{gain:.4g} to the log-likelihood of a response set aside; "
         + (
             "topics alone"
             if (remainder := model.record.parameters.remainder) is None

@@ -260,9 +260,9 @@ def logging_after(seconds: float, message: str) -> Iterator[None]:
 
 
 def _result(record: IterationRecord, digits: str, digits_of_change: str) -> str:
-    """The ELBO and its change, or what words are worth to the responses of the inner part."""
+    """The ELBO and its change, or what words are worth to the responses of the inner part, which are set aside."""
     if not math.isnan(record.inner_gain):
-        return f"words add {record.inner_gain:.4g} to the log-likelihood of a response of the inner part"
+        return f"words add {record.inner_gain:.4g} to the log-likelihood of a response set aside"
     change = f" (changed by {record.relative_change:{digits_of_change}})"
     return f"ELBO {record.elbo:{digits}}{'' if record.iteration == 1 else change}"
 

@@ -246,7 +246,7 @@ class Family(ABC):
         Returns
         -------
         middle : float
-            Linear predictor of a mean document.
+            Linear predictor of the average document.
         spread : float
             The coefficients start as a grid on ``middle + [-spread, spread]`` (paper, section 3.2).
         delta : ndarray of float64, shape (n_delta,)

@@ -82,8 +82,9 @@ def training_reference(
     # the fit may have taken days, and is complete without it
     except (DsldaError, OSError, CancelledError) as error:
         logger.warning(
-            "documents could not be read once more after training (%s): the model will not know how far others have "
-            "drifted%s, and gives no intervals; going on from a checkpoint measures it again",
+            "documents could not be read once more after training (%s): the model will not know by how much documents that "
+            "are scored later differ from them (drift)%s, and gives no intervals; going on from a checkpoint measures it "
+            "again",
             error,
             ", nor how well it predicts those kept from training" if source.n_others.any() else "",
         )
@@ -281,8 +282,9 @@ class _Collected:
             )
         if self.n_documents < FEWEST_KEPT:
             logger.info(
-                "drift of scores will be measured against the documents trained on, which an overfitted model knows better "
-                "than any others: at least %d with a known word must be kept from training, got %d",
+                "drift, by which documents that are scored later differ, will be measured against the documents trained on, "
+                "which an overfitted model knows better than any others: at least %d with a known word must be kept from "
+                "training, got %d",
                 FEWEST_KEPT,
                 self.n_documents,
             )

@@ -134,7 +134,8 @@ class Recipe:
         """The choices that were made by themselves, for the log."""
         return (
             f"alpha {self.alpha:.3g}, term weights {self.weighting.name}, at most {number_of(self.epochs, 'epoch')} of "
-            f"{number_of(self.n_slices, 'step')} after the start, chosen by {self.inner_share:.0%} of the documents"
+            f"{number_of(self.n_slices, 'step')} after the start, chosen by the inner part: {self.inner_share:.0%} of the "
+            "documents, set aside to judge what the others have taught"
         )
 
 
