@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
 from benchmarks.measure import measure
@@ -113,7 +112,7 @@ def _fitted(corpus: SimulatedCorpus, objective: str, family: str, bootstrap: int
     """The coefficients of a fit, each in the place of the true topic that its topic resembles."""
     import dslda
     from dslda.engine.progress import LogProgress
-    from dslda.variational.topics import affinities
+    from dslda.variational.topics import partners
 
     block = corpus.block
     counts = csr_array((block.counts, block.terms, block.indptr), shape=(block.n_documents, N_TERMS))
@@ -129,7 +128,7 @@ def _fitted(corpus: SimulatedCorpus, objective: str, family: str, bootstrap: int
             progress=LogProgress(),
         )
     rows = {row.topic: row for row in model.coefficients()}
-    _, places = linear_sum_assignment(affinities(corpus.topics.T, model.topic_word.T), maximize=True)
+    places = partners(corpus.topics.T, model.topic_word.T)
     return [rows[k] for k in places.tolist()]
 
 

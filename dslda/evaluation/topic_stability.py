@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from dslda.evaluation.topic_quality import NO_TERM, top_terms
-from dslda.variational.topics import affinities
+from dslda.variational.topics import partners
 from dslda.wording import number_of, short_repr
 
 __all__ = ["UNSTABLE", "TopicStability", "topic_stability"]
@@ -87,24 +86,24 @@ def topic_stability(
     top = top_terms(topics)
     of_words, of_shares = [], []
     for other_topics, other_shares in others:
-        _, partners = linear_sum_assignment(affinities(topics, other_topics), maximize=True)
-        of_words.append(_words_in_common(top, top_terms(other_topics)[partners]))
-        of_shares.append(_correlations(shares, other_shares[:, partners]))
+        places = partners(topics, other_topics)
+        of_words.append(_words_in_common(top, top_terms(other_topics)[places]))
+        of_shares.append(_correlations(shares, other_shares[:, places]))
     return TopicStability(np.mean(of_words, axis=0), np.mean(of_shares, axis=0))
 
 
-def _words_in_common(top: NDArray[np.int32], partners: NDArray[np.int32]) -> NDArray[np.float64]:
+def _words_in_common(top: NDArray[np.int32], theirs: NDArray[np.int32]) -> NDArray[np.float64]:
     """Share of the terms of each row that are in the same row of the other lists, shape (K,)."""
     known = top != NO_TERM
-    common = (top[:, :, np.newaxis] == partners[:, np.newaxis]).any(axis=2) & known
+    common = (top[:, :, np.newaxis] == theirs[:, np.newaxis]).any(axis=2) & known
     shares: NDArray[np.float64] = common.sum(axis=1) / known.sum(axis=1)
     return shares
 
 
-def _correlations(shares: NDArray[np.float64], partners: NDArray[np.float64]) -> NDArray[np.float64]:
+def _correlations(shares: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Pearson's correlation of each two columns, shape (K,); 0 where it is negative or not defined."""
-    vary = (np.ptp(shares, axis=0) > _ROUNDING) & (np.ptp(partners, axis=0) > _ROUNDING)
-    one, other = shares - shares.mean(axis=0), partners - partners.mean(axis=0)
+    vary = (np.ptp(shares, axis=0) > _ROUNDING) & (np.ptp(theirs, axis=0) > _ROUNDING)
+    one, other = shares - shares.mean(axis=0), theirs - theirs.mean(axis=0)
     norms = np.sqrt(np.square(one).sum(axis=0) * np.square(other).sum(axis=0))
     correlations = np.zeros(len(vary))
     np.divide((one * other).sum(axis=0), norms, out=correlations, where=vary)

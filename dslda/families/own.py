@@ -21,7 +21,6 @@ import numpy as np
 from numba import float64, njit, types
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
-from scipy import optimize
 
 from dslda.exceptions import InputError
 from dslda.families.answers import asked, is_number, refuse
@@ -193,7 +192,9 @@ def _omega_of_mean(a1: Callable[..., float], mean: float) -> float:
         low, high = (a1(end) - mean for end in ends)
     if not low < 0.0 < high:
         return 0.0
-    return float(optimize.brentq(lambda omega: a1(omega) - mean, *ends))
+    from scipy.optimize import brentq  # takes a tenth of a second to import
+
+    return float(brentq(lambda omega: a1(omega) - mean, *ends))
 
 
 def missing_members(family: type[Family] | Family) -> list[str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from dslda.cluster.stage_progress import stage_progress
 from dslda.engine.data.fit_source import CorpusSource
@@ -23,7 +22,7 @@ from dslda.engine.progress import LogProgress
 from dslda.exceptions import DsldaError, InputError, collecting_warnings
 from dslda.training.starts import Start, in_tasks, is_small, quiet_in_task
 from dslda.variational.parameters import FEWEST_REPLICATES, FitSpec, Parameters
-from dslda.variational.topics import affinities
+from dslda.variational.topics import partners
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class _Replicates:
         if result.interrupted:
             raise KeyboardInterrupt
         found = result.parameters
-        _, places = linear_sum_assignment(affinities(self.fitted.topics, found.topics), maximize=True)
+        places = partners(self.fitted.topics, found.topics)
         return np.concatenate([found.eta[places], found.zeta])
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 from scipy.linalg import helmert
 
 from dslda.engine.driver import FitResult
@@ -318,6 +317,8 @@ def base_predictor(
         logarithms = np.log(rate)
         centred: NDArray[np.float64] = logarithms - logarithms.mean()
         return centred
+    from scipy.optimize import brentq  # takes a tenth of a second to import
+
     nothing = np.zeros(1)
 
     def excess(omega: float) -> float:
@@ -330,6 +331,6 @@ def base_predictor(
     with np.errstate(all="ignore"):
         while end <= FARTHEST:
             if excess(-end) * excess(end) <= 0.0:
-                return np.array([optimize.brentq(excess, -end, end, xtol=1e-14)])
+                return np.array([brentq(excess, -end, end, xtol=1e-14)])
             end *= 2.0
     return None

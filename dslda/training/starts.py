@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dslda.cluster.runner import DaskRunner
 from dslda.cluster.stage_progress import stage_progress
 from dslda.engine.conditional.conditional_fit import fit_conditionally
-from dslda.engine.dask.plugin import register
 from dslda.engine.data.fit_source import CorpusSource, FitSource
 from dslda.engine.driver import Checkpoints, FitResult, fit
 from dslda.engine.em import Position
@@ -134,6 +133,8 @@ def in_tasks(
     client: Client, start: Start, function: Callable[[T, int], R], shared: T, n: int, *, stage: str
 ) -> list[R]:
     """The values of ``function(shared, i)`` for i below `n`, each from one task that fits a model as `start` does."""
+    from dslda.engine.dask.plugin import register  # a fit in this process needs no distributed
+
     register(client, start.family, objective=start.spec.objective)
     with stage_progress() as progress:
         runner = DaskRunner(client, progress)

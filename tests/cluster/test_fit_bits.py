@@ -539,7 +539,7 @@ def test_replicates_beside_each_other_have_the_bits_of_replicates_in_turn(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", ["joint", "conditional"])
+@pytest.mark.parametrize("objective", ["joint", pytest.param("conditional", marks=pytest.mark.soak)])
 def test_topics_with_seed_words_have_the_same_bits_on_any_number_of_workers(
     problem: Any, processes: Any, in_process: Client, assert_same: Any, objective: Any
 ) -> None:

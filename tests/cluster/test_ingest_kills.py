@@ -157,7 +157,7 @@ def hashes(made: Path) -> dict[str, str]:
     ("mode", "number"),
     [
         ("new", signal.SIGKILL),
-        ("overwrite", signal.SIGKILL),
+        pytest.param("overwrite", signal.SIGKILL, marks=pytest.mark.soak),
         ("append", signal.SIGKILL),
         pytest.param("append", signal.SIGTERM, marks=pytest.mark.soak),
     ],
