@@ -105,7 +105,9 @@ class Intervals:
         return f"{100.0 * self.level:g}%, prediction " + ", ".join(shown)
 
 
-def conformal_intervals(predictions: NDArray[np.float64], y: NDArray[np.float64]) -> Intervals | None:
+def conformal_intervals(
+    predictions: NDArray[np.float64], y: NDArray[np.float64], *, n_fitted: int = 0
+) -> Intervals | None:
     """Intervals that hold the response of the next document with probability 90%, also within thirds of the predictions.
 
     Bounds at a prediction are quantiles of response minus prediction among the documents predicted nearly the same
@@ -118,6 +120,9 @@ def conformal_intervals(predictions: NDArray[np.float64], y: NDArray[np.float64]
     ----------
     predictions, y : ndarray of float64, shape (D,)
         Of documents that were predicted unseen.
+    n_fitted : int, default 0
+        Numbers that were fitted to these documents all the same. Each residual is divided by ``1 - n_fitted / D``: so much
+        further off, on average, is a document that a regression has not seen.
 
     Returns
     -------
@@ -127,7 +132,8 @@ def conformal_intervals(predictions: NDArray[np.float64], y: NDArray[np.float64]
     if len(y) < FEWEST:
         return None
     order = np.argsort(predictions, kind="stable")
-    return _intervals(predictions[order], (y - predictions)[order], LEVEL)
+    residuals = (y - predictions) / (1.0 - n_fitted / len(y))
+    return _intervals(predictions[order], residuals[order], LEVEL)
 
 
 def check_level(level: float) -> None:

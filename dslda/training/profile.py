@@ -45,6 +45,8 @@ MOST_DOCUMENTS = 10_000
 
 FEWEST_KEPT = 250
 """Fewest documents kept from training that the profile describes in place of the training documents."""
+N_FACTORS = 2
+"""Numbers of the last stage of conditional training that are fitted to the inner part: one of topics, one of words."""
 MISFIT = 1.2
 """Mean squared error of the documents trained on, over that of their mean, above which predictions are of no use. A family
 that gives outliers little weight, and predictions that hardly follow words, may come close to it."""
@@ -123,7 +125,7 @@ def _reference(
     # too few may have been left out: one bad document, say
     intervals = left_out.intervals() if has_others else None
     if intervals is None and inner is not None:
-        intervals = inner.intervals()
+        intervals = inner.intervals(n_fitted=N_FACTORS)
     measured = None
     if any(len(rows) for rows in of_left_out):
         measured = left_out.report(has_intervals=intervals is not None)
@@ -319,7 +321,7 @@ class _Collected:
             return None
         return HeldOut(len(y), "predictive_r2", r2, error if math.isfinite(error) else None)
 
-    def intervals(self) -> Intervals | None:
+    def intervals(self, *, n_fitted: int = 0) -> Intervals | None:
         """Intervals around predictions that rest on a word.
 
         None for classes and levels, where some durations were cut off, and for too few documents.
@@ -327,7 +329,7 @@ class _Collected:
         if not self._may_have_intervals or not self._known:
             return None
         predictions, y = (np.concatenate(values) for values in zip(*self._known, strict=True))
-        return conformal_intervals(predictions, y)
+        return conformal_intervals(predictions, y, n_fitted=n_fitted)
 
     @property
     def _may_have_intervals(self) -> bool:

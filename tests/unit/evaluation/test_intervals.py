@@ -87,6 +87,23 @@ def test_units_and_the_order_of_documents_change_nothing(shift: float, scale: fl
         assert theirs == pytest.approx(shift + scale * mine, rel=1e-6, abs=1e-6 * scale)
 
 
+def test_a_regression_on_these_documents_is_taken_for_what_others_will_see() -> None:
+    """Twenty numbers are fitted to 390 documents: of others, 1.4% fewer lie inside than of these."""
+    held: dict[int, list[float]] = {0: [], 20: []}
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        x, y = random.normal(size=(1390, 20)), random.normal(size=1390)
+        predictions = x @ np.linalg.lstsq(x[:390], y[:390])[0]
+        for n_fitted, found in held.items():
+            intervals = conformal_intervals(predictions[:390], y[:390], n_fitted=n_fitted)
+            assert intervals is not None
+            low, high = intervals.around(predictions[390:])
+            found.append(np.mean((low <= y[390:]) & (y[390:] <= high)))
+    # the standard deviation of the means is 0.002
+    assert np.mean(held[20]) == pytest.approx(0.9, abs=0.01)
+    assert np.mean(held[0]) < 0.892
+
+
 def test_fewer_than_a_hundred_documents_have_none() -> None:
     predictions, y = drawn(100, 4)
     assert conformal_intervals(predictions, y) is not None
