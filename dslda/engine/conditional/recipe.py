@@ -25,9 +25,9 @@ RIDGE_SHARE = 7e-4
 """Ridge of the coefficients for 20 topics, as a share of the information of all responses about one linear predictor."""
 STEP_SIZE = 0.1
 N_SLICES = 20
-PARTITIONS_PER_SLICE = 32
+PARTITIONS_PER_SLICE = 20
 """Fewest partitions in a slice that is made of whole ones. With fewer, most workers of a large cluster would wait: an epoch
-of 160 partitions on 50 workers takes half the time in parts of each (docs/benchmarks.md)."""
+of 160 partitions on 50 workers takes half the time in parts of each, and of 400 as long (docs/benchmarks.md)."""
 LEAST_INNER, MOST_INNER, INNER_DOCUMENTS = 0.1, 0.3, 200
 """Bounds of the share of the documents in the inner part, and how many with a response it should have: one of 60 chooses the
 wrong epoch more often than what the others lose by another 140."""
