@@ -84,10 +84,10 @@ class Intervals:
         lowest: float = -np.inf,
         highest: float | NDArray[np.float64] = np.inf,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The lower and upper ends for predictions; no lower end is below `lowest`, and no upper end above `highest`."""
-        group = np.searchsorted(self.borders, predictions, side="right")
-        low = np.maximum(predictions + self.bounds[group, 0], lowest)
-        return low, np.minimum(predictions + self.bounds[group, 1], highest)
+        """The lower and upper ends for predictions, neither below `lowest` nor above `highest`."""
+        bounds = self.bounds[np.searchsorted(self.borders, predictions, side="right")]
+        low, high = (np.clip(predictions + bound, lowest, highest) for bound in bounds.T)
+        return low, high
 
     @property
     def examples(self) -> list[tuple[float, float, float]]:
@@ -180,10 +180,9 @@ def _window(cell: tuple[int, int], n_documents: int, size: int) -> tuple[int, in
 
 
 def _scores(residuals: NDArray[np.float64], neighbours: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of the neighbours beyond each residual, at the side where they are fewer."""
-    scores: NDArray[np.float64] = np.minimum(
-        _share_below(residuals, neighbours), _share_below(-residuals, -neighbours[::-1])
-    )
+    """Share of the neighbours beyond each residual, at the side where they are fewer; at most a half, where many are equal."""
+    below, above = _share_below(residuals, neighbours), _share_below(-residuals, -neighbours[::-1])
+    scores: NDArray[np.float64] = np.minimum(np.minimum(below, above), 0.5)
     return scores
 
 
@@ -201,7 +200,7 @@ def _tails(scores: Sequence[NDArray[np.float64]], groups: Sequence[int], level: 
     found = {}
     for group in {*groups}:
         own = np.sort(np.concatenate([s for s, g in zip(scores, groups, strict=True) if g == group]))
-        rank = math.floor((1.0 - level) * (len(own) + 1) + TINY)
+        rank = min(math.floor((1.0 - level) * (len(own) + 1) + TINY), len(own))
         if rank < 1 or own[rank - 1] == 0.0:
             return None
         found[group] = float(own[rank - 1])

@@ -132,6 +132,29 @@ def test_responses_that_are_predicted_exactly_have_intervals_without_width() -> 
     assert not intervals.bounds.any()
 
 
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.85, 0.95, 0.99])
+def test_many_equal_residuals_are_inside_or_outside_together(share: float) -> None:
+    """As of counts that are nearly all 0: the ends never cross, and at least nine of ten lie inside."""
+    held = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        predictions = random.uniform(0.0, 1.0, 2400)
+        y = predictions + np.where(random.random(2400) < share, 0.0, random.normal(size=2400))
+        intervals = conformal_intervals(predictions[:400], y[:400])
+        assert intervals is not None
+        assert (intervals.bounds[:, 0] <= intervals.bounds[:, 1]).all()
+        low, high = intervals.around(predictions[400:])
+        held.append(np.mean((low <= y[400:]) & (y[400:] <= high)))
+    assert np.mean(held) == pytest.approx(max(0.9, share), abs=0.02)
+
+
+def test_ends_that_no_response_can_reach_are_cut_off_on_both_sides() -> None:
+    intervals = Intervals(np.zeros(0), np.array([[-0.4, -0.1]]))
+    low, high = intervals.around(np.array([0.05, 0.3, 2.0]), lowest=0.0)
+    assert low == pytest.approx([0.0, 0.0, 1.6])
+    assert high == pytest.approx([0.0, 0.2, 1.9])
+
+
 def test_no_lower_end_is_below_the_lowest_response() -> None:
     intervals = Intervals(np.array([5.0]), np.array([[-2.0, 3.0], [-4.0, 6.0]]))
     low, high = intervals.around(np.array([1.0, 5.0, np.nan]), lowest=0.0)
@@ -161,6 +184,8 @@ def test_levels_are_nested_up_to_the_highest_that_the_documents_allow(n: int) ->
     intervals = conformal_intervals(*drawn(n, 3))
     assert intervals is not None
     assert intervals.at(0.9) is intervals
+    for level in (1e-15, 1e-3):
+        assert np.ptp(intervals.at(level).bounds, axis=1).max() < 1.0
     highest = np.floor(1e4 * (1.0 - 3.0 / (n + 1))) / 1e4
     widths = [np.ptp(intervals.at(level).bounds, axis=1).mean() for level in (0.5, 0.8, 0.9, 0.95, highest)]
     assert widths == sorted(widths)
