@@ -180,7 +180,7 @@ def _window(cell: tuple[int, int], n_documents: int, size: int) -> tuple[int, in
 
 
 def _scores(residuals: NDArray[np.float64], neighbours: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of the neighbours beyond each residual, at the side where they are fewer; at most a half, where many are equal."""
+    """Share of the neighbours beyond each residual, at the side with fewer; at most a half, where many are equal."""
     below, above = _share_below(residuals, neighbours), _share_below(-residuals, -neighbours[::-1])
     scores: NDArray[np.float64] = np.minimum(np.minimum(below, above), 0.5)
     return scores
