@@ -131,7 +131,9 @@ def assert_same() -> Callable[[Any, Any], None]:
         for field in dataclasses.fields(mine.reference):
             values = [getattr(record.reference, field.name) for record in (mine, theirs)]
             if field.name == "intervals" and values[0] is not None:
-                values = [np.concatenate([each.bounds.ravel(), each.predictions, each.residuals]) for each in values]
+                values = [
+                    np.concatenate([each.bounds.ravel(), each.predictions, each.residuals]) for each in values
+                ]
             values = [np.asarray(value) for value in values]
             assert values[0].dtype == object or values[0].tobytes() == values[1].tobytes(), field.name
         assert (mine.pearson is None) == (theirs.pearson is None)

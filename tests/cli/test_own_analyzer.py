@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dslda.corpus.store import open_corpus
+from tests.helpers.processes import without_tracker
 
 ROOT = Path(__file__).parents[2]
 WORDS = """
@@ -58,7 +59,7 @@ def program(folder: Path, *arguments: str, stdin: str = "") -> tuple[int, str]:
         text=True,
         input=stdin,
     )
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in without_tracker(done.stderr)
     return done.returncode, done.stdout if done.returncode == 0 else done.stderr.splitlines()[-1]
 
 
