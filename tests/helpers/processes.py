@@ -32,7 +32,7 @@ TRACKER = re.compile(
 
 
 def without_tracker(stderr: str) -> str:
-    """Standard error of a process with workers. In two of nine runs of all tests the tracker of one died; why is not known."""
+    """Standard error of a process with workers. In two of nine runs of the suite a tracker died; why is not known."""
     return TRACKER.sub("", stderr)
 
 
