@@ -71,8 +71,9 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -c "from dslda.families.gaussian import Gaussian; from dslda.variational.compiling import prepare_kernels; prepare_kernels(Gaussian(), 'conditional')"
 	touch $@
 
+# Python compiles what tests import, once; pip would compile all, which takes longer than the rest of the installation
 $(VENV)/.test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[test]'
 	touch $@ $(VENV)/.installed
 
 $(VENV)-lowest/.installed: pyproject.toml
