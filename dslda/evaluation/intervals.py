@@ -98,11 +98,18 @@ class Intervals:
     @property
     def in_words(self) -> str:
         """The level and the bounds."""
-        shown = [f"{low:+.4g} to {high:+.4g} at {place:.4g}" for place, low, high in self.examples]
-        if not shown:
+        level = f"{100.0 * self.level:g}%"
+        if not len(self.borders):
             low, high = self.bounds[0].tolist()
-            shown = [f"{low:+.4g} to {high:+.4g}"]
-        return f"{100.0 * self.level:g}%, prediction " + ", ".join(shown)
+            return f"{level}, prediction {low:+.4g} to {high:+.4g}"
+        first, *others = [
+            (f"{low:+.4g} to {high:+.4g}", f"{place:.4g}") for place, low, high in self.examples
+        ]
+        shown = [
+            f"{first[0]} around a prediction of {first[1]}",
+            *(f"{width} around {at}" for width, at in others),
+        ]
+        return f"{level}, " + "; ".join(shown)
 
 
 def conformal_intervals(
@@ -155,10 +162,10 @@ def _intervals(predictions: NDArray[np.float64], residuals: NDArray[np.float64],
     borders = borders[borders > predictions[0]]
     cells = list(pairwise([0, *np.searchsorted(predictions, borders).tolist(), n]))
     third = [(first + last) * N_GROUPS // (2 * n) for first, last in cells]
-    fewest = math.ceil(FEWEST_NEIGHBOURS_OUTSIDE / (1.0 - level) - TINY)
+    fewest = min(math.ceil(FEWEST_NEIGHBOURS_OUTSIDE / (1.0 - level) - TINY), n)
     # a level that is high for so few documents takes more of them together
-    for size in (min(max(fewest, round(n * NEIGHBOURS)), n), n):
-        neighbours = [np.sort(residuals[slice(*_window(cell, n, size))]) for cell in cells]
+    for least, most in ((fewest, max(fewest, round(n * NEIGHBOURS))), (n, n)):
+        neighbours = [np.sort(residuals[slice(*_window(cell, n, least, most))]) for cell in cells]
         scores = [_scores(residuals[slice(*cell)], own) for cell, own in zip(cells, neighbours, strict=True)]
         for groups in (third, [0] * len(cells)):
             tails = _tails(scores, groups, level)
@@ -173,8 +180,9 @@ def _intervals(predictions: NDArray[np.float64], residuals: NDArray[np.float64],
     )
 
 
-def _window(cell: tuple[int, int], n_documents: int, size: int) -> tuple[int, int]:
-    """The documents around a cell, at least its own."""
+def _window(cell: tuple[int, int], n_documents: int, least: int, most: int) -> tuple[int, int]:
+    """The documents around a cell, at least its own; near the ends fewer, of which as many lie on either side."""
+    size = max(min(most, sum(cell), 2 * n_documents - sum(cell)), least)
     first = min(max((sum(cell) - size) // 2, 0), n_documents - size)
     return min(first, cell[0]), max(first + size, cell[1])
 

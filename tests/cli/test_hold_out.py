@@ -109,7 +109,7 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     assert measured.standard_error == pytest.approx(error, rel=1e-9)
     shown = dslda("info", tmp_path / "m.model").out
     assert f"held out:            {told[0]}\n" in shown
-    assert re.search(r"intervals: +90%, prediction -\d\S+ to \+\d\S+ at -?\d\S+, -\d", shown)
+    assert re.search(r"intervals: +90%, -\d\S+ to \+\d\S+ around a prediction of -?\d\S+; -\d", shown)
 
     new = write_records(tmp_path / "new.jsonl", topic_records(1000, seed=4))
     assert dslda("score", tmp_path / "m.model", new, "--out", tmp_path / "scores").code == 0
