@@ -69,6 +69,8 @@ def test_a_tagged_commit_has_the_version_of_its_tag_and_later_ones_their_names(
     assert version_of(tmp_path / "checkout") == "9.5.0"
     assert version_of(archived(git, tmp_path)) == "9.5.0"
     git("commit", "--quiet", "--allow-empty", "--message", "two")
+    for other in ("demo-2024", "paper1"):
+        git("tag", other)
     later = version_of(tmp_path / "checkout")
     assert Version("9.5.0") < Version(later) < Version("9.5.1")
     assert later.endswith(git("rev-parse", "--short=9", "HEAD"))
