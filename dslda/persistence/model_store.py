@@ -406,9 +406,13 @@ def _intervals(stored: _ModelArrays) -> Intervals | None:
         return None
     borders = stored.optional("reference_residual_borders", (n_borders,))
     borders = np.zeros(0) if borders is None else borders
+    bounds = bounds.reshape(-1, 2)
+    # NaN is in no order
+    if not ((bounds[:, 0] <= bounds[:, 1]).all() and (np.diff(borders) >= 0.0).all()):
+        raise damaged(stored.url, "reference_residuals", "has values that no model can have", REMEDY)
     # early models have no residuals, or those of each group in ascending order
     if "reference_residual_predictions" not in stored:
-        return Intervals(borders, bounds.reshape(-1, 2))
+        return Intervals(borders, bounds)
     n_documents = len(stored.arrays["reference_residual_predictions"])
     predictions, residuals = (
         stored.take(f"reference_residual_{name}", (n_documents,), least=-np.inf)
@@ -418,7 +422,7 @@ def _intervals(stored: _ModelArrays) -> Intervals | None:
         raise damaged(
             stored.url, "reference_residual_predictions", "has values that no model can have", REMEDY
         )
-    return Intervals(borders, bounds.reshape(-1, 2), predictions, residuals)
+    return Intervals(borders, bounds, predictions, residuals)
 
 
 def _trace(stored: _ModelArrays, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:

@@ -16,11 +16,12 @@ import pytest
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.evaluation.intervals import Intervals, conformal_intervals
 from dslda.evaluation.topic_quality import TopicQuality
 from dslda.evaluation.topic_stability import TopicStability
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
-from dslda.persistence.model_record import HeldOut, ModelRecord, OtherStart, TrainingSummary
+from dslda.persistence.model_record import HeldOut, ModelRecord, OtherStart, Reference, TrainingSummary
 from dslda.persistence.model_store import check_model_output, read_model, write_model
 from dslda.storage.typed_json import canonical_json, json_sha256
 from dslda.variational.design import CovariateColumn, Design
@@ -273,6 +274,49 @@ def test_a_stability_that_no_topics_can_have_is_refused(tmp_path: Path, values: 
     record = a_record_of_starts()
     write_model(replace(record, stability=TopicStability(np.ones(3), values)), tmp_path / "a.model")
     with pytest.raises(FormatError, match=r"'stability_shares' (must be float64|has values that no model)"):
+        read_model(tmp_path / "a.model")
+
+
+def a_record_of_intervals(intervals: Intervals) -> ModelRecord:
+    reference = Reference(
+        prediction_borders=np.arange(9.0),
+        prediction_counts=np.ones(10, dtype=np.int64),
+        topic_borders=np.zeros((3, 9)),
+        topic_counts=np.ones((3, 10), dtype=np.int64),
+        topic_means=np.full(3, 1 / 3),
+        intervals=intervals,
+    )
+    return replace(a_record(), reference=reference)
+
+
+def test_intervals_of_any_level_are_those_of_the_model_that_was_saved(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    predictions = random.normal(size=400)
+    intervals = conformal_intervals(predictions, predictions + random.normal(size=400))
+    assert intervals is not None
+    write_model(a_record_of_intervals(intervals), tmp_path / "a.model")
+    reference = read_model(tmp_path / "a.model").reference
+    assert reference is not None
+    assert reference.intervals is not None
+    for level in (0.5, 0.9, 0.95):
+        mine, theirs = intervals.at(level), reference.intervals.at(level)
+        assert np.array_equal(mine.bounds, theirs.bounds)
+        assert np.array_equal(mine.borders, theirs.borders)
+
+
+@pytest.mark.parametrize(
+    ("borders", "bounds"),
+    [
+        ([2.0], [[-1.0, 1.0], [1.0, -1.0]]),
+        ([2.0], [[-1.0, 1.0], [np.nan, 1.0]]),
+        ([2.0, 1.0], [[-1.0, 1.0]] * 3),
+    ],
+)
+def test_bounds_that_are_in_no_order_are_refused(
+    tmp_path: Path, borders: list[float], bounds: list[list[float]]
+) -> None:
+    write_model(a_record_of_intervals(Intervals(np.array(borders), np.array(bounds))), tmp_path / "a.model")
+    with pytest.raises(FormatError, match="'reference_residuals' has values that no model can have"):
         read_model(tmp_path / "a.model")
 
 
