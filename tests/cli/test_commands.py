@@ -28,6 +28,7 @@ from dslda.exceptions import ConvergenceWarning
 from dslda.ingestion.ingest import ingest as dslda_ingest
 from dslda.model import Model, load_model
 from dslda.training.train import train
+from tests.helpers.processes import without_tracker
 
 Dslda = Callable[..., Any]
 
@@ -736,7 +737,7 @@ def test_ctrl_c_saves_the_last_complete_iteration(tmp_path: Path, write_reviews:
             if '"iteration": 3' in line or time.monotonic() > deadline:
                 break
         process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=60)
+        rest = without_tracker(process.communicate(timeout=60)[1])
     finally:
         process.kill()
     assert process.returncode == 130

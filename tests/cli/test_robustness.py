@@ -19,7 +19,7 @@ from dslda.cli.process import Session
 from dslda.cli.train_command import _save
 from dslda.exceptions import OutputError
 from dslda.model import load_model
-from tests.helpers.processes import PROGRAM, ROOT, shell
+from tests.helpers.processes import PROGRAM, ROOT, shell, without_tracker
 
 Dslda = Callable[..., Any]
 
@@ -217,7 +217,7 @@ def test_a_second_signal_does_not_lose_the_model(made: Path, tmp_path: Path, num
             if "interrupted: keeping iteration" in line:
                 process.send_signal(number)  # while workers are stopped, which takes a second
                 break
-        _, rest = process.communicate(timeout=60)
+        rest = without_tracker(process.communicate(timeout=60)[1])
     finally:
         process.kill()
     assert process.returncode == code
@@ -250,7 +250,7 @@ def test_an_interrupt_during_the_bootstrap_keeps_the_fit(
                 break
         time.sleep(1.0)
         process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=60)
+        rest = without_tracker(process.communicate(timeout=60)[1])
     finally:
         process.kill()
     assert process.returncode == 130
