@@ -23,7 +23,6 @@ from dslda.variational.topic_seeds import TopicSeeds
 
 __all__ = [
     "NEAR_EQUAL",
-    "affinities",
     "are_near_equal",
     "in_e_step",
     "near_equal_topics",
@@ -97,7 +96,7 @@ def _expected_logs(
     return int(n_known), float(total)
 
 
-def affinities(topics: Array, others: Array) -> Array:
+def _affinities(topics: Array, others: Array) -> Array:
     """Hellinger affinity of each topic with each of the others, the Bhattacharyya coefficient sum of sqrt(beta_kv beta'_lv).
 
     Both have shape (V, K), the affinities (K, K): 1 if equal, 0 if disjoint.
@@ -112,7 +111,7 @@ def partners(topics: Array, others: Array) -> NDArray[np.intp]:
     """Which of the others goes with each topic: each once, so that the sum of the affinities is as large as possible."""
     from scipy.optimize import linear_sum_assignment  # takes a tenth of a second to import
 
-    places: NDArray[np.intp] = linear_sum_assignment(affinities(topics, others), maximize=True)[1]
+    places: NDArray[np.intp] = linear_sum_assignment(_affinities(topics, others), maximize=True)[1]
     return places
 
 
@@ -121,7 +120,7 @@ def near_equal_topics(topics: Array, prevalence: Array | None) -> list[int]:
     n_topics = topics.shape[1]
     used = np.arange(n_topics) if prevalence is None else np.flatnonzero(prevalence > _EMPTY / n_topics)
     own = topics[:, used]
-    of_pairs = affinities(own, own)
+    of_pairs = _affinities(own, own)
     np.fill_diagonal(of_pairs, 0.0)
     twins: list[int] = used[(of_pairs > NEAR_EQUAL).any(axis=1)].tolist()
     return twins

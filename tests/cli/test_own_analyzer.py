@@ -86,11 +86,15 @@ def test_every_command_that_reads_texts_wants_the_analyzer_named_again(
         refused = dslda(*command)
         assert refused.code == 2
         assert refused.error.endswith("dslda imports only what you name; give --analyzer words:lemmas")
+        code, told = program(folder, *command, "--analyzer", "words:other")
+        assert (code, "--analyzer must be that of the " in told, "got 'words:other'" in told) == (
+            2,
+            True,
+            True,
+        )
         code, told = program(folder, *command, *OWN)
         assert code == 0, told
         outputs[command[0]] = told
-    code, told = program(folder, *predict, "--analyzer", "words:other")
-    assert (code, "--analyzer must be that of the " in told, "got 'words:other'" in told) == (2, True, True)
     code, told = program(folder, "predict", "m.model", "-", *OWN, stdin="good fine dress\n")
     assert code == 0, told
     # counted documents need none
@@ -108,6 +112,14 @@ def test_every_command_that_reads_texts_wants_the_analyzer_named_again(
     assert told.endswith("r.jsonl, line 81: --analyzer words:lemmas failed with ValueError: too loud")
     code, told = program(folder, *scored, "skipped", "--on-error", "skip")
     assert (code, "80 rows" in told, "1 record skipped" in told) == (0, True, True)
+
+
+@pytest.mark.soak
+def test_workers_of_an_ingest_know_the_analyzer(folder: Path) -> None:
+    for out, *workers in (("one.corpus",), ("two.corpus", "--workers", "2")):
+        assert program(folder, *INGEST, *OWN, "--out", out, *workers)[0] == 0
+    one, two = (open_corpus(folder / f"{name}.corpus") for name in ("one", "two"))
+    assert one.content_hash == two.content_hash
 
 
 def test_an_analyzer_that_cannot_be_used_is_one_line(folder: Path) -> None:
