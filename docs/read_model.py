@@ -25,9 +25,9 @@ def read_model(path):
     """The manifest and the arrays of a model; refuses those that do not agree with their checksums."""
     group = zarr.open_group(path, mode="r")
     manifest = dict(group.attrs)
-    known = manifest.get("encoding-version") in ("1", "2", "3")
+    known = manifest.get("encoding-version") in ("1", "2", "3", "4")
     if manifest.get("encoding-type") != "dslda-model" or not known:
-        raise ValueError(f"{path} is not a model of versions 1 to 3")
+        raise ValueError(f"{path} is not a model of versions 1 to 4")
     rest = {name: value for name, value in manifest.items() if name != "manifest_sha256"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if hashlib.sha256(text.encode()).hexdigest() != manifest["manifest_sha256"]:
@@ -154,6 +154,9 @@ def expected(manifest, arrays, topics, terms, counts, added):
     # the mean of a logit whose argument is normal, by quadrature
     nodes, shares = np.polynomial.hermite_e.hermegauss(15)
     logits = mean + nodes * math.sqrt(max(variance, 0.0))
+    if terms and "level_corrections" in arrays:  # of conditional training, which has no variance
+        a, b, d = arrays["level_corrections"][0]
+        logits = logits + a - b * np.logaddexp(0.0, -logits) + d * np.logaddexp(0.0, logits)
     return gamma, shares @ (1.0 / (1.0 + np.exp(-logits))) / shares.sum()
 
 

@@ -14,6 +14,7 @@ from dslda.evaluation.topic_quality import most_probable
 from dslda.evaluation.word_rankings import WordRanking, word_scorer
 from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
+from dslda.variational.level_corrections import level_probabilities
 
 __all__ = [
     "Coefficient",
@@ -189,7 +190,7 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
     order = np.argsort(values, kind="stable").tolist()
     levels: list[str | None] = [None] * n_topics
     if record.predicts_names and classes is not None:
-        chances = record.family.probabilities(eta, np.zeros(n_topics), record.parameters.delta)
+        chances = level_probabilities(eta, np.zeros(n_topics), record.family, record.parameters)
         if chances is not None:
             levels = [classes[i] for i in chances.argmax(axis=1).tolist()]
     return tuple(

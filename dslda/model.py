@@ -103,7 +103,8 @@ class Model:
         Names of the classes of the response, or of its levels from the lowest to the highest, where it has any.
     thresholds : dict of str to float, or None
         For levels: the cutpoint between each two neighbours, by their names, ``"low|medium"``. A document whose linear
-        predictor is omega lies above the cutpoint c with log odds omega - c. None for other responses.
+        predictor is omega lies above the cutpoint c with log odds omega - c, before what conditional training may correct
+        (docs/model.md). None for other responses.
     dispersion : float or None
         First parameter of the family (the paper's delta): for a Gaussian the variance of the response around its
         expectation, in the squared units of the response; see docs/families.md. For a quasi-Poisson response, its Pearson

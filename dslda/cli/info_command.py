@@ -195,6 +195,7 @@ def _objective(model: Model) -> str:
             if (remainder := model.record.parameters.remainder) is None
             else f"words beyond the topics have {remainder.share:.0%} of what is explained"
         )
+        + ("" if model.record.parameters.level_corrections is None else "; probabilities are corrected")
     )
 
 

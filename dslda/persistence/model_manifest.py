@@ -47,6 +47,8 @@ CONDITIONAL_VERSION = "2"
 """Version of models of conditional training, whose documents are inferred by other rules than those of version 1."""
 STARTS_VERSION = "3"
 """Version of models of several starts, whose predictions are means over them."""
+CORRECTED_VERSION = "4"
+"""Version of models whose probabilities of levels are corrected, of one start or several."""
 LABELS = "labels"
 """Field with the user's names of topics."""
 
@@ -92,6 +94,8 @@ def identity(attributes: Mapping[str, Any]) -> str:
 
 def _version(record: ModelRecord) -> str:
     """The lowest version whose readers understand the model."""
+    if any(start.parameters.level_corrections is not None for start in record.starts):
+        return CORRECTED_VERSION
     if record.other_starts:
         return STARTS_VERSION
     return CONDITIONAL_VERSION if record.spec.objective == "conditional" else ENCODING_VERSION
@@ -236,7 +240,7 @@ def read_manifest(data: Mapping[str, Any], path: str) -> ModelManifest:
         )
     if kind != ENCODING_TYPE:
         raise FormatError(f"{path} is not a dslda model", remedy="make one with dslda train")
-    known = (ENCODING_VERSION, CONDITIONAL_VERSION, STARTS_VERSION)
+    known = (ENCODING_VERSION, CONDITIONAL_VERSION, STARTS_VERSION, CORRECTED_VERSION)
     if version not in known:
         raise FormatError(
             f"{path} is a model of version {version!r}, and this release of dslda reads versions "

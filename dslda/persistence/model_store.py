@@ -194,6 +194,8 @@ def read_model(
             else None,
             weighting=manifest.weighting,
             remainder=_remainder(start, (manifest.n_terms, *per_class), (n_topics, *per_class)),
+            # of two classes, or of as many levels as there are cutpoints and one more
+            level_corrections=start.optional("level_corrections", (1, 3), (n_delta + 1, 3)),
         )
 
     def base(start: _ModelArrays) -> NDArray[np.float64] | None:
@@ -288,6 +290,7 @@ def _start_arrays(start: ModelRecord | OtherStart) -> dict[str, ArrayLike | None
         "delta": parameters.delta if parameters.delta.size else None,
         "zeta": parameters.zeta if parameters.zeta.size else None,
         "concentration": parameters.concentration,
+        "level_corrections": parameters.level_corrections,
         "base": start.base,
     }
     if (remainder := parameters.remainder) is not None:

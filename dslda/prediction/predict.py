@@ -18,6 +18,7 @@ from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
 from dslda.prediction.record_counting import CountedBlock, no_documents
 from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
+from dslda.variational.level_corrections import level_probabilities
 from dslda.variational.remainder import normalised_terms
 from dslda.wording import short_repr
 
@@ -246,13 +247,16 @@ def _expected(record: ModelRecord, counted: CountedBlock) -> _Expected:
     posterior, extras = _inferred(record, counted)
     omega, variance = _linear_predictor(record, posterior, extras)
     mean = family.mean(omega, variance, parameters.delta)
-    probabilities = family.probabilities(omega, variance, parameters.delta)
+    probabilities = level_probabilities(omega, variance, family, parameters)
+    if parameters.level_corrections is not None and probabilities is not None:
+        mean = np.einsum("dc,c->d", probabilities, np.arange(probabilities.shape[1], dtype=np.float64))
     unknown = posterior.n_known_tokens == 0
-    if base is not None and parameters.n_classes is None and len(base) > 1 and unknown.any():
-        # the base rate of levels has cutpoints of its own
-        mean[unknown] = family.mean(omega[unknown], variance[unknown], base[1:])
+    if base is not None and parameters.n_classes is None and unknown.any():
+        # the base rate takes no corrections, and that of levels has cutpoints of its own
+        delta = base[1:] if len(base) > 1 else parameters.delta
+        mean[unknown] = family.mean(omega[unknown], variance[unknown], delta)
         if probabilities is not None:
-            probabilities[unknown] = family.probabilities(omega[unknown], variance[unknown], base[1:])
+            probabilities[unknown] = family.probabilities(omega[unknown], variance[unknown], delta)
     return _Expected(posterior, extras, mean, probabilities)
 
 

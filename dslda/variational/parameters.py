@@ -78,6 +78,9 @@ class Parameters:
         Weights of terms in documents: of conditional training; the joint model counts.
     remainder : Remainder or None
         What single words add to the topics: of conditional training, where it helps.
+    level_corrections : ndarray of float64, shape (levels - 1, 3), or None
+        What corrects the family's probabilities of two classes, or of ordered levels (see
+        :mod:`dslda.variational.level_corrections`): of conditional training, where it helps.
     """
 
     topics: Array
@@ -88,6 +91,7 @@ class Parameters:
     concentration: Array | None = None
     weighting: TermWeighting = RAW
     remainder: Remainder | None = None
+    level_corrections: Array | None = None
 
     __repr__ = short_repr
 
@@ -108,6 +112,7 @@ class Parameters:
         arrays = [self.topics, self.alpha, self.eta, self.zeta, self.concentration]
         if self.remainder is not None:
             arrays += [self.remainder.words, self.remainder.expected]
+        arrays.append(self.level_corrections)
         return sum(array.nbytes for array in arrays if array is not None) + 128
 
 

@@ -17,6 +17,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from dslda.engine.conditional.level_fit import LevelPass, level_corrections
 from dslda.engine.conditional.recipe import Recipe
 from dslda.engine.conditional.remainder_fit import calibration
 from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
@@ -31,6 +32,7 @@ from dslda.families.base import Array, Family
 from dslda.settings import SETTINGS
 from dslda.variational.conditional.descent import CoefficientSums, TopicDescent
 from dslda.variational.conditional.gradient import ConditionalStatistics
+from dslda.variational.level_corrections import takes_corrections
 from dslda.variational.mstep import m_step
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import Sums
@@ -258,7 +260,15 @@ class ConditionalFit:
             statistics.curvature *= float(parameters.delta[0] / delta[0])
         ridge = self._ridged(statistics.curvature).ridge
         assert ridge is not None
-        return replace(parameters, delta=delta), statistics, ridge, Unseen(unseen, self._recipe.inner)
+        parameters = replace(parameters, delta=delta)
+        if not at_once and takes_corrections(self._family):
+            unseen = replace(unseen, delta=delta)
+            sums = self._run(unseen, LevelPass(self._recipe.inner), share=self._recipe.inner_share)
+            corrections = level_corrections(
+                sums.counts, self._family, delta, dispersion=calibrated.dispersion
+            )
+            parameters, unseen = (replace(p, level_corrections=corrections) for p in (parameters, unseen))
+        return parameters, statistics, ridge, Unseen(unseen, self._recipe.inner)
 
     def _measured(self, parameters: Parameters) -> tuple[ConditionalStatistics, Array]:
         """Sums over all documents, and one step of the family's own parameters."""

@@ -239,6 +239,11 @@ class Calibration:
     judged: tuple[Array, Array] | None = None
 
     @property
+    def dispersion(self) -> float:
+        """That of the inner part."""
+        return (self.both or self.alone).dispersion
+
+    @property
     def before_the_others(self) -> Calibration:
         """The same with words that the inner part has not taught."""
         return (

@@ -366,7 +366,7 @@ def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> Non
 
 def test_manifest_and_arrays_are_those_of_the_specification(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
-    section = text[text.index("## Model, versions 1 to 3") :]
+    section = text[text.index("## Model, versions 1 to 4") :]
     shown = json.loads(section.split("```json\n")[1].split("```")[0])
     write_model(a_record_of_classes(), tmp_path / "a.model")
     written = json.loads((tmp_path / "a.model" / "zarr.json").read_text())["attributes"]
@@ -478,7 +478,7 @@ def swap_digit(path: Path) -> None:
 
 
 DAMAGE = {
-    "newer version": (lambda m: edit_attributes(m, **{"encoding-version": "4"}), "update dslda"),
+    "newer version": (lambda m: edit_attributes(m, **{"encoding-version": "5"}), "update dslda"),
     "a corpus": (
         lambda m: edit_attributes(m, **{"encoding-type": "dslda-corpus"}),
         "a corpus, not a model",

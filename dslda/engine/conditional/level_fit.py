@@ -1,0 +1,137 @@
+"""The corrections to the probabilities of levels that suit the inner part; see `dslda.variational.level_corrections`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dslda.engine.conditional.selection import Selection
+from dslda.engine.conditional.work import on_rows
+from dslda.engine.data.training_view import TrainingBlock
+from dslda.families.base import Array, Family
+from dslda.variational.conditional.loss import Responses, predictors
+from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
+from dslda.variational.level_corrections import corrected, correction_features, level_middle
+from dslda.variational.parameter_parts import ParameterParts
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.sums import ARRAY, Sums
+
+__all__ = ["LevelPass", "LevelSums", "level_corrections"]
+
+logger = logging.getLogger("dslda.engine")
+
+STEP = 0.05
+GRID: Array = np.arange(-400, 401, dtype=np.float64) * STEP
+"""Linear predictors, less the middle of the cutpoints, around which responses are counted. Corrections depend on these
+alone, so one pass over the documents is enough to find them."""
+
+LEAST_GAIN = 1.0
+"""Log-likelihood of the inner part, over its dispersion, that each correction must gain."""
+
+PENALTY = 1.0
+"""Precision of the prior of the corrections, which keeps them small where hardly any document tells of them."""
+
+LOWEST = -0.9
+"""Lowest slope of a correction; at -1 a level would keep its probability far away from the documents that have it."""
+
+
+@dataclass(slots=True, eq=False)
+class LevelSums(Sums):
+    """Weighted counts of the levels of the inner part around each point of `GRID`, shape (n_points, C)."""
+
+    counts: Array = field(default_factory=lambda: np.zeros((0, 0)), metadata=ARRAY)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelPass:
+    """See `LevelSums`. A document counts for the two points around its linear predictor, the nearer the more."""
+
+    selection: Selection
+
+    def __call__(
+        self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
+    ) -> LevelSums:
+        started = time.thread_time()
+        chosen = self.selection.of(block)
+
+        def counted(documents: WeightedDocuments, own: Parameters) -> LevelSums:
+            responses = Responses.of(chosen.y, chosen.extras)
+            posterior = infer_words_of(documents, own, max_sweeps=spec.max_sweeps)
+            x = predictors(posterior.zbar, responses, own, documents) - level_middle(family, own.delta)
+            rows = responses.labelled & (posterior.length > 0.0) & np.isfinite(x)
+            place = (np.clip(x[rows], GRID[0], GRID[-1]) - GRID[0]) / STEP
+            below = np.minimum(place.astype(np.int64), len(GRID) - 2)
+            mass = responses.weight[rows, np.newaxis] * _by_level(responses, family, own.delta)[rows]
+            share = (place - below)[:, np.newaxis]
+            counts = np.zeros((len(GRID), mass.shape[1]))
+            np.add.at(counts, below, mass * (1.0 - share))
+            np.add.at(counts, below + 1, mass * share)
+            return LevelSums(counts=counts)
+
+        sums = on_rows(chosen, parameters, counted)
+        sums.n_documents, sums.seconds = chosen.n_documents, time.thread_time() - started
+        return sums
+
+
+def _by_level(responses: Responses, family: Family, delta: Array) -> Array:
+    """How often each document has each level, shape (D, C): once, or its trials without and with success."""
+    if family.has_levels:
+        return np.eye(len(family.cutpoints(delta)) + 1)[responses.codes]
+    return np.column_stack([responses.aux - responses.y, responses.y])
+
+
+def level_corrections(counts: Array, family: Family, delta: Array, *, dispersion: float) -> Array | None:
+    """The corrections that suit the counts best, shape (C - 1, 3).
+
+    None where they gain no more than they may by chance, and where the expected level would fall as the predictor rises.
+
+    Parameters
+    ----------
+    counts : ndarray of float64, shape (n_points, C)
+        See `LevelSums`.
+    delta : ndarray of float64
+        The family's own parameters, as in the pass that counted.
+    dispersion : float
+        Pearson's dispersion of the responses.
+    """
+    from scipy.optimize import minimize
+
+    seen = np.flatnonzero(counts.sum(axis=1))
+    if not len(seen):
+        return None
+    x = GRID[seen[0] : seen[-1] + 1]
+    probabilities = family.probabilities(x + level_middle(family, delta), np.zeros(len(x)), delta)
+    assert probabilities is not None
+    features = correction_features(x)
+    observed = counts[seen[0] : seen[-1] + 1] / max(dispersion, 1.0)
+    totals = observed.sum(axis=1, keepdims=True)
+
+    def log_likelihood(chances: Array) -> float:
+        return float((observed * np.log(np.maximum(chances, 1e-300))).sum())
+
+    def objective(flat: Array) -> tuple[float, Array]:
+        chances = corrected(probabilities, features, flat.reshape(-1, 3))
+        pulls = (observed - totals * chances).T @ features
+        slopes = np.column_stack([pulls[1:, :2], pulls[:-1, 2]]).ravel()
+        return 0.5 * PENALTY * float(flat @ flat) - log_likelihood(chances), PENALTY * flat - slopes
+
+    n_steps = counts.shape[1] - 1
+    found = minimize(
+        objective,
+        np.zeros(3 * n_steps),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(None, None), (LOWEST, None), (LOWEST, None)] * n_steps,
+        options={"maxiter": 500},
+    )
+    corrections: Array = found.x.reshape(-1, 3)
+    chances = corrected(probabilities, features, corrections)
+    gain = log_likelihood(chances) - log_likelihood(probabilities)
+    expected = chances @ np.arange(n_steps + 1, dtype=np.float64)
+    if not gain >= LEAST_GAIN * corrections.size or np.any(np.diff(expected) < 0.0):
+        return None
+    logger.info("probabilities are corrected by the inner part, whose log-likelihood gains %.3g", gain)
+    return corrections
