@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["digamma", "exp_shifted", "log", "log_gamma_sum_and_digamma"]
+__all__ = ["digamma", "exp_digamma_parts", "exp_shifted", "log", "log_gamma_sum_and_digamma"]
 
 # error_model="numpy" below: a division that may raise keeps a loop scalar.
 # No `nnan` or `ninf`: results must be right, or NaN, even at the ends of the range.
@@ -183,3 +183,32 @@ def log_gamma_sum_and_digamma(
             total -= math.log(running)
             running = 1.0
     return total - math.log(running)
+
+
+@njit(cache=True, nogil=True, forceinline=True, fastmath=FASTMATH, error_model="numpy")
+def exp_digamma_parts(
+    x: NDArray[np.float64], factors: NDArray[np.float64], exponents: NDArray[np.float64]
+) -> None:  # pragma: no cover - compiled
+    """Write the two numbers of exp(digamma(x_k)) = factor exp(exponent), for 1e-40 < x_k < 1e40: no logarithm is needed.
+
+    The factor is exp(digamma(x + 6)), whose asymptotic series in x + 5.5 follows from that of digamma.
+    """
+    for k in range(x.shape[0]):
+        v = x[k]
+        u = v + 5.5
+        # the pairs of `log_gamma_sum_and_digamma`, and the same way to share a division
+        p = v * (v + 5.0)
+        product = p * (p + 4.0) * (p + 6.0)
+        inverse = 1.0 / (product * u)
+        r = product * inverse
+        r2 = r * r
+        series = -0.43960443686008127
+        series = series * r2 + 0.08238185223878776
+        series = series * r2 - 0.020734675824368137
+        series = series * r2 + 0.007365033269308669
+        series = series * r2 - 5509121.0 / 1393459200.0
+        series = series * r2 + 10313.0 / 2903040.0
+        series = series * r2 - 37.0 / 5760.0
+        series = series * r2 + 1.0 / 24.0
+        factors[k] = u + series * r
+        exponents[k] = -(2.0 * v + 5.0) * ((p + 4.0) * (p + 6.0) + p * (2.0 * p + 10.0)) * (u * inverse)

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
 from dslda.variational.kernels.scratch import OPTIONS, SMALLEST_WEIGHT, Matrix, Vector, vector
-from dslda.variational.special import FASTMATH, digamma, exp_shifted, log_gamma_sum_and_digamma
+from dslda.variational.special import (
+    FASTMATH,
+    digamma,
+    exp_digamma_parts,
+    exp_shifted,
+    log,
+    log_gamma_sum_and_digamma,
+)
 
 __all__ = ["differentiate", "infer_words"]
 
@@ -65,6 +72,30 @@ def gather_columns(
 
 @njit(**OPTIONS)
 def shares(
+    gamma: Vector,
+    tilt: Matrix,
+    d: int,
+    r: Vector,
+    factors: Vector,
+    exponents: Vector,
+    bits: NDArray[np.uint64],
+) -> None:
+    """Write exp(digamma(gamma) + tilt) to `r`, up to a factor that all topics share."""
+    n_topics = gamma.shape[0]
+    exp_digamma_parts(gamma, factors, exponents)
+    if tilt.shape[0] > 0:
+        for k in range(n_topics):
+            exponents[k] += tilt[d, k]
+    top = -math.inf
+    for k in range(n_topics):
+        top = max(top, exponents[k])
+    exp_shifted(exponents, top, r, bits)
+    for k in range(n_topics):
+        r[k] *= factors[k]
+
+
+@njit(**OPTIONS)
+def shares_and_bound(
     gamma: Vector, tilt: Matrix, d: int, r: Vector, work: Matrix, bits: NDArray[np.uint64]
 ) -> tuple[float, float]:
     """Write exp(digamma(gamma) + tilt - top) to `r`; returns top and the sum of log Gamma(gamma)."""
@@ -99,6 +130,26 @@ def normalise(n: int, weights: Matrix, r: Vector, z: Vector) -> None:
 
 
 @njit(**OPTIONS)
+def assign(n: int, first: int, weights: Matrix, z: Vector, assigned: Vector) -> None:
+    """Write sum_i beta_ik z_i of every topic from `first` on to `assigned`; four topics a pass, as in `normalise`."""
+    n_topics = assigned.shape[0]
+    blocked = n_topics - (n_topics - first) % 4
+    for k in range(first, blocked, 4):
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for i in range(n):
+            s0 += weights[k, i] * z[i]
+            s1 += weights[k + 1, i] * z[i]
+            s2 += weights[k + 2, i] * z[i]
+            s3 += weights[k + 3, i] * z[i]
+        assigned[k], assigned[k + 1], assigned[k + 2], assigned[k + 3] = s0, s1, s2, s3
+    for k in range(blocked, n_topics):
+        total = 0.0
+        for i in range(n):
+            total += weights[k, i] * z[i]
+        assigned[k] = total
+
+
+@njit(**OPTIONS)
 def trigamma(x: float) -> float:
     """trigamma(x) of one number, x > 0 (Abramowitz and Stegun 6.4.6 and 6.4.12)."""
     squares = 0.0
@@ -114,38 +165,49 @@ def trigamma(x: float) -> float:
 
 
 @njit(**OPTIONS)
-def factorise(system: Matrix, diagonal: Vector, discount: float, precision: Vector, factor: Matrix) -> bool:
-    """Write the lower Cholesky factor of `system` with diag((1 + discount) precision - diagonal) added; False if it fails."""
+def factorise(
+    system: Matrix, diagonal: Vector, discount: float, precision: Vector, factor: Matrix, row: Vector
+) -> bool:
+    """Write the upper factor U of U'U = `system` + diag((1 + discount) precision - diagonal); False if it fails.
+
+    Both are read and written from the diagonal on. A row of U is a sum of those above, four at a time; `row` is scratch.
+    """
     n = diagonal.shape[0]
-    for k in range(n):
-        for j in range(k + 1):
-            total = system[k, j]
-            if j == k:
-                total += (1.0 + discount) * precision[k] - diagonal[k]
-            for i in range(j):
-                total -= factor[k, i] * factor[j, i]
-            if j < k:
-                factor[k, j] = total / factor[j, j]
-            elif total > 1e-10 * precision[k]:
-                factor[k, k] = math.sqrt(total)
-            else:
-                return False
+    for j in range(n):
+        for k in range(j, n):
+            row[k] = system[j, k]
+        row[j] += (1.0 + discount) * precision[j] - diagonal[j]
+        blocked = j - j % 4
+        for i in range(0, blocked, 4):
+            f0, f1, f2, f3 = factor[i, j], factor[i + 1, j], factor[i + 2, j], factor[i + 3, j]
+            for k in range(j, n):
+                row[k] -= (
+                    f0 * factor[i, k] + f1 * factor[i + 1, k] + f2 * factor[i + 2, k] + f3 * factor[i + 3, k]
+                )
+        for i in range(blocked, j):
+            f0 = factor[i, j]
+            for k in range(j, n):
+                row[k] -= f0 * factor[i, k]
+        if not row[j] > 1e-10 * precision[j]:
+            return False
+        scale = 1.0 / math.sqrt(row[j])
+        for k in range(j, n):
+            factor[j, k] = row[k] * scale
     return True
 
 
 @njit(**OPTIONS)
 def substitute(factor: Matrix, x: Vector) -> None:
-    """Solve factor factor' x = x in place."""
+    """Solve factor' factor x = x in place."""
     n = x.shape[0]
     for k in range(n):
-        total = x[k]
-        for i in range(k):
-            total -= factor[k, i] * x[i]
-        x[k] = total / factor[k, k]
+        x[k] /= factor[k, k]
+        for i in range(k + 1, n):
+            x[i] -= factor[k, i] * x[k]
     for k in range(n - 1, -1, -1):
         total = x[k]
         for i in range(k + 1, n):
-            total -= factor[i, k] * x[i]
+            total -= factor[k, i] * x[i]
         x[k] = total / factor[k, k]
 
 
@@ -166,7 +228,7 @@ def infer_words(
     columns = vector(n_topics * longest).reshape((n_topics, longest))
     c, z, r = vector(longest), vector(longest), vector(n_topics)
     rows = np.empty(longest, dtype=np.int32)
-    work = vector(3 * n_topics).reshape((3, n_topics))
+    factors, exponents, assigned = vector(n_topics), vector(n_topics), vector(n_topics)
     bits = np.empty(n_topics, dtype=np.uint64)
     for d in range(indptr.shape[0] - 1):
         start, stop = indptr[d], indptr[d + 1]
@@ -180,16 +242,14 @@ def infer_words(
         if n == 0:
             continue
         for sweep in range(max_sweeps):
-            shares(own, tilt, d, r, work, bits)
+            shares(own, tilt, d, r, factors, exponents, bits)
             normalise(n, columns, r, z)
             for i in range(n):
                 z[i] = c[i] / z[i]
+            assign(n, 0, columns, z, assigned)
             change = 0.0
             for k in range(n_topics):
-                assigned = 0.0
-                for i in range(n):
-                    assigned += columns[k, i] * z[i]
-                new = alpha[k] + r[k] * assigned
+                new = alpha[k] + r[k] * assigned[k]
                 change += abs(new - own[k])
                 own[k] = new
             if change < tolerance * total:
@@ -243,6 +303,7 @@ def differentiate(
     rows = np.empty(longest, dtype=np.int32)
     work = vector(3 * n_topics).reshape((3, n_topics))
     bits = np.empty(n_topics, dtype=np.uint64)
+    entry_bits = np.empty(longest, dtype=np.uint64)
     n_solved = n_topics if slopes.shape[0] > 0 else 0
     system = vector(n_solved * n_solved).reshape((n_solved, n_solved))
     factor = vector(n_solved * n_solved).reshape((n_solved, n_solved))
@@ -257,7 +318,7 @@ def differentiate(
         if n == 0:
             continue
         own = gamma[d]
-        top, log_gammas = shares(own, tilt, d, r, work, bits)
+        top, log_gammas = shares_and_bound(own, tilt, d, r, work, bits)
         normalise(n, columns, r, z)
         # the ELBO of the words, with the best phi for this gamma
         gamma_sum = 0.0
@@ -268,12 +329,13 @@ def differentiate(
         for k in range(n_topics):
             tilted = work[2, k] if tilt.shape[0] == 0 else work[2, k] - tilt[d, k]
             total += (alpha[k] - own[k]) * (tilted - shift)
-        for i in range(n):
-            total += c[i] * (math.log(z[i]) + top - shift)
-        bound[0] += emphasis[d] * total
         for k in range(n_topics):
             for i in range(n):
                 columns[k, i] *= r[k] / z[i]
+        log(n, z, m, entry_bits)
+        for i in range(n):
+            total += c[i] * (m[i] + top - shift)
+        bound[0] += emphasis[d] * total
         # columns hold phi now
         for i in range(n):
             row = rows[i]
@@ -296,14 +358,10 @@ def differentiate(
             multiplier[k] = slopes[d, k] / length * precision[k]
             for i in range(n):
                 z[i] = c[i] * columns[k, i]
-            for j in range(k + 1):
-                product = 0.0
-                for i in range(n):
-                    product += z[i] * columns[j, i]
-                system[k, j] = product
+            assign(n, k, columns, z, system[k])
         tau = discount
         tries = 0
-        while not factorise(system, assigned, tau, precision, factor):
+        while not factorise(system, assigned, tau, precision, factor, r):
             tau = max(4.0 * tau, 0.01)
             tries += 1
             if tries == MOST_TRIES:

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
-from dslda.variational.special import exp_shifted, log, log_gamma_sum_and_digamma
+from dslda.variational.special import exp_digamma_parts, exp_shifted, log, log_gamma_sum_and_digamma
 
 SIZES = [1, 3, 16, 17, 50]
 
@@ -64,3 +64,11 @@ def test_log_gamma_sum_and_digamma_agree_with_scipy(size: int, low: int, high: i
     assert_allclose(digamma, special.digamma(x), rtol=1e-13, atol=1e-13)
     expected = special.gammaln(x)
     assert_allclose(total, expected.sum(), rtol=0.0, atol=1e-13 * np.abs(expected).sum() + 1e-13 * size)
+
+
+@pytest.mark.parametrize(("size", "low", "high"), [(1, -30, 30), (20, -2, 4), (257, -30, 30)])
+def test_exp_of_digamma_is_the_product_of_its_parts(size: int, low: int, high: int) -> None:
+    x = 10.0 ** np.linspace(low, high, size)
+    factors, exponents = np.empty(size), np.empty(size)
+    exp_digamma_parts(x, factors, exponents)
+    assert_allclose(np.log(factors) + exponents, special.digamma(x), rtol=2e-13, atol=2e-13)
