@@ -159,7 +159,7 @@ class Sums:
     def _make_room(self, terms: NDArray[np.int64] | None) -> None:
         """Give each of `terms` a row; None for all terms."""
         assert self.terms is not None
-        union = None if terms is None else np.union1d(self.terms, terms)
+        union = None if terms is None else _union(self.terms, terms)
         if union is not None and len(union) == len(self.terms):
             return
         if union is None or is_dense(len(union), self.n_terms):
@@ -175,6 +175,15 @@ class Sums:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
         arrays = list(self._of(PER_TERM, ARRAY).values()) + ([] if self.terms is None else [self.terms])
         return sum(int(array.nbytes) for array in arrays) + 256
+
+
+def _union(ascending: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers of both, each once, ascending. A stable sort merges them, where `numpy.union1d` hashes them first."""
+    both = np.concatenate([ascending, others])
+    both.sort(kind="stable")
+    first = np.ones(len(both), dtype=np.bool_)
+    np.not_equal(both[1:], both[:-1], out=first[1:])
+    return both[first]
 
 
 def join_parts(parts: Iterable[S], n_terms: int) -> S:

@@ -52,22 +52,33 @@ class TopicDescent:
 
         Terms that no document has keep their zeros.
         """
-        known = topics.max(axis=1) > 0.0
+        known = topics[:, 0] > 0.0
         # through the normalisation of each topic over its terms
         gradient = gradient - topics * gradient.sum(axis=0)
         self.n_steps += 1
         # new arrays, since a checkpoint may hold the old ones
-        self.first = FIRST_DECAY * self.first + (1.0 - FIRST_DECAY) * gradient
-        self.second = SECOND_DECAY * self.second + (1.0 - SECOND_DECAY) * np.square(gradient)
-        scale = np.sqrt(self.second / (1.0 - SECOND_DECAY**self.n_steps))
-        floor = SMOOTHING * float(scale[known].mean()) if known.any() else 0.0
+        self.first = FIRST_DECAY * self.first
+        self.first += (1.0 - FIRST_DECAY) * gradient
+        self.second = SECOND_DECAY * self.second
+        np.square(gradient, out=gradient)
+        gradient *= 1.0 - SECOND_DECAY
+        self.second += gradient
+        scale = np.multiply(self.second, 1.0 / (1.0 - SECOND_DECAY**self.n_steps), out=gradient)
+        np.sqrt(scale, out=scale)
+        # unknown terms have had no gradient
+        floor = SMOOTHING * float(scale.sum()) / max(np.count_nonzero(known) * scale.shape[1], 1)
         if not floor > 0.0:
             return topics
-        move = self.first / (1.0 - FIRST_DECAY**self.n_steps) / (scale + floor)
-        new = np.zeros_like(topics)
-        logs = np.log(np.maximum(topics[known], 1e-300)) - step_size * move[known]
+        scale += floor
+        logs = np.maximum(topics, 1e-300)
+        np.log(logs, out=logs)
+        move = np.divide(self.first, scale, out=scale)
+        move *= step_size / (1.0 - FIRST_DECAY**self.n_steps)
+        logs -= move
         logs -= logs.max(axis=0)
-        new[known] = np.exp(np.maximum(logs, LOWEST_LOG))
+        np.maximum(logs, LOWEST_LOG, out=logs)
+        new: Array = np.exp(logs, out=logs)
+        new[~known] = 0.0
         new /= new.sum(axis=0)
         return new
 
