@@ -15,7 +15,7 @@ from dslda.variational.remainder import normalised_terms
 
 __all__ = ["WeightedDocuments", "WordPosterior", "infer_words_of"]
 
-TOLERANCE = 2e-3
+TOLERANCE = 4e-3
 """Change of gamma, as a share of a document's length, at which inference has settled."""
 
 

@@ -31,6 +31,8 @@ __all__ = ["differentiate", "infer_words"]
 
 # times that a factorisation that failed is tried with a larger discount
 MOST_TRIES = 12
+# longest extrapolation
+LONGEST = 8.0
 
 _DOCUMENTS = (*(READ_ONLY_1D[t] for t in (int64, int32, float64)), READ_ONLY_2D, READ_ONLY_1D[float64])
 _KERNEL = {"cache": True, "nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
@@ -150,6 +152,26 @@ def assign(n: int, first: int, weights: Matrix, z: Vector, assigned: Vector) -> 
 
 
 @njit(**OPTIONS)
+def extrapolate(gamma: Vector, alpha: Vector, earlier: Vector, moves: Vector) -> None:
+    """Go from the end of two sweeps to where many more would lead, as far as their moves shrink alike.
+
+    This is the step of SQUAREM (Varadhan and Roland 2008), with -|r| / |v| for its length. It stays above alpha.
+    """
+    squares, bends = 0.0, 0.0
+    for k in range(gamma.shape[0]):
+        bend = moves[k] - earlier[k]
+        squares += earlier[k] * earlier[k]
+        bends += bend * bend
+    if not squares > bends:
+        return
+    a = min(math.sqrt(squares / bends), LONGEST) if bends > 0.0 else LONGEST
+    for k in range(gamma.shape[0]):
+        bend = moves[k] - earlier[k]
+        start = gamma[k] - moves[k] - earlier[k]
+        gamma[k] = max(start + 2.0 * a * earlier[k] + a * a * bend, alpha[k])
+
+
+@njit(**OPTIONS)
 def trigamma(x: float) -> float:
     """trigamma(x) of one number, x > 0 (Abramowitz and Stegun 6.4.6 and 6.4.12)."""
     squares = 0.0
@@ -229,6 +251,7 @@ def infer_words(
     c, z, r = vector(longest), vector(longest), vector(n_topics)
     rows = np.empty(longest, dtype=np.int32)
     factors, exponents, assigned = vector(n_topics), vector(n_topics), vector(n_topics)
+    earlier, moves = vector(n_topics), vector(n_topics)
     bits = np.empty(n_topics, dtype=np.uint64)
     for d in range(indptr.shape[0] - 1):
         start, stop = indptr[d], indptr[d + 1]
@@ -250,11 +273,17 @@ def infer_words(
             change = 0.0
             for k in range(n_topics):
                 new = alpha[k] + r[k] * assigned[k]
-                change += abs(new - own[k])
+                moves[k] = new - own[k]
+                change += abs(moves[k])
                 own[k] = new
             if change < tolerance * total:
                 sweeps[d] = sweep + 1
                 break
+            if sweep % 2 == 0:
+                for k in range(n_topics):
+                    earlier[k] = moves[k]
+            elif sweep + 1 < max_sweeps:
+                extrapolate(own, alpha, earlier, moves)
 
 
 @njit(

@@ -28,7 +28,12 @@ from dslda.variational.conditional.posterior import WeightedDocuments, infer_wor
 from dslda.variational.estep import infer, neutral_extras
 from dslda.variational.kernels.layout import read_only
 from dslda.variational.mstep import prior_precision
-from dslda.variational.oracle.words_alone import bound_of_words, log_topics_derivative, posterior_of_words
+from dslda.variational.oracle.words_alone import (
+    assignments,
+    bound_of_words,
+    log_topics_derivative,
+    posterior_of_words,
+)
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import ARRAY, NUMBER, PER_TERM
 from dslda.variational.term_weights import TermWeighting
@@ -113,6 +118,23 @@ def test_the_kernels_do_what_the_reference_says(n_topics: int) -> None:
 
 
 @pytest.mark.usefixtures("exact")
+@pytest.mark.usefixtures("exact")
+def test_extrapolation_saves_at_least_a_third_of_the_sweeps() -> None:
+    documents, parameters = problem(3, 6, n=40)
+    found = infer_words_of(weighted(documents, parameters), parameters, max_sweeps=2_000)
+    plain = 0
+    for d in range(len(documents)):
+        terms, copies, _ = documents.document(d)
+        weights = SQRT.of(copies)
+        gamma, change = parameters.alpha + weights.sum() / 6, math.inf
+        while change > 1e-14 * weights.sum():
+            before, plain = gamma, plain + 1
+            gamma = parameters.alpha + weights @ assignments(terms, gamma, parameters)
+            change = float(np.abs(gamma - before).sum())
+    assert found.converged.all()
+    assert found.n_sweeps.sum() < 0.67 * plain
+
+
 def test_inference_of_counts_is_that_of_the_joint_model_without_a_response() -> None:
     documents, parameters = problem(3)
     parameters = replace(parameters, weighting=TermWeighting())
