@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, special
 
 from dslda.families.base import Array, Family
@@ -41,6 +42,7 @@ def m_step(
     family: Family,
     spec: FitSpec,
     topics_have_parted: bool = True,
+    known: NDArray[np.bool_] | None = None,
     seeds: TopicSeeds | None = None,
 ) -> Parameters:
     """Raise the expected complete log-likelihood.
@@ -52,9 +54,10 @@ def m_step(
     the step is damped so that it ascends wherever l is log-concave and of exponential type (docs/model.md, section 3).
     delta: the family's update (eq. 18 for the Gaussian). alpha: where it is estimated, once the topics have parted.
 
-    `parameters` are those of the E-step, `statistics` its sums over all documents.
+    `parameters` are those of the E-step, `statistics` its sums over all documents. Of a sample they lack terms that others
+    may have: `known` terms then have their pseudo-counts all the same.
     """
-    topics, totals = _topics(statistics.topic_counts, spec.topic_prior, seeds)
+    topics, totals = _topics(statistics.topic_counts, spec.topic_prior, known, seeds)
     new = response_step(parameters, statistics, family=family, spec=spec)
     alpha = parameters.alpha
     # of near-equal topics documents have equal shares, which asks for a large alpha, which keeps the topics equal
@@ -182,9 +185,11 @@ def topic_log_prior(topics: Array, topic_prior: float) -> float:
     return topic_prior * total
 
 
-def _topics(topic_counts: Array, topic_prior: float, seeds: TopicSeeds | None = None) -> tuple[Array, Array]:
+def _topics(
+    topic_counts: Array, topic_prior: float, known: NDArray[np.bool_] | None, seeds: TopicSeeds | None
+) -> tuple[Array, Array]:
     """Normalised topics, shape (V, K), and their sums before. A term in no document has no mass and so stays unknown."""
-    seen = topic_counts.sum(axis=1) > 0.0
+    seen = topic_counts.sum(axis=1) > 0.0 if known is None else known
     topics = topic_counts + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
     if seeds is not None:
         seeds.add_to(topics, seeds.pseudo_counts(topic_counts))

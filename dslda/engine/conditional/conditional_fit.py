@@ -321,14 +321,15 @@ class ConditionalFit:
         return not (self._family.has_dispersion_floor or self._family.has_levels)
 
     def _pull(self) -> None:
+        chosen = self._recipe.start_of(len(self.trace))
         if not self.trace and not self._family.has_dispersion_floor:
             # before any response pulls: counts may scatter many times as much as their family has it
             totals = _Totals.empty(self.parameters, self._family)
-            totals.add(self._run(self.parameters, ConditionalPass(self._recipe.outer, differentiated=False)))
+            measured = ConditionalPass(chosen, differentiated=False)
+            totals.add(self._run(self.parameters, measured, share=chosen.sample))
             self._dispersion = totals.dispersion
-        statistics = self._run(
-            self.parameters, PulledPass(self._recipe.outer, self._recipe.pull / self._dispersion)
-        )
+        pulled = PulledPass(chosen, self._recipe.pull / self._dispersion)
+        statistics = self._run(self.parameters, pulled, share=chosen.sample)
         self._totals = _Totals.empty(self.parameters, self._family)
         self._totals.add(statistics)
         self._dispersion = self._totals.dispersion
@@ -339,9 +340,10 @@ class ConditionalFit:
             statistics,
             family=self._family,
             spec=self._ridged(statistics.curvature),
+            known=None if chosen.sample == 1.0 else self.parameters.topics[:, 0] > 0.0,
             seeds=self._seeds,
         )
-        self._record(math.nan)
+        self._record(math.nan, share=chosen.sample)
         if self._learns_scatter:
             # assignments that have seen the responses leave them too little scatter, with which they would pull the more
             new = replace(new, delta=self.parameters.delta)
@@ -487,10 +489,10 @@ class ConditionalFit:
                     f"{name} must be finite, got others in iteration {len(self.trace) + 1}"
                 )
 
-    def _record(self, gain: float) -> None:
-        """Complete an iteration from the sums so far."""
+    def _record(self, gain: float, *, share: float = 1.0) -> None:
+        """Complete an iteration from the sums so far, of a share of the documents."""
         totals, now = self._totals, time.perf_counter()
-        objective = totals.of("elbo") + totals.of("log_likelihood")
+        objective = (totals.of("elbo") + totals.of("log_likelihood")) / share
         if not math.isfinite(objective):
             raise self._family.fault(
                 f"the objective must be finite, got {objective} in iteration {len(self.trace) + 1}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dslda.engine.conditional.selection import Selection
 from dslda.variational.parameters import FitSpec
@@ -18,6 +18,9 @@ TOLERANCE = {"themes": 1.0, "balance": 0.4, "prediction": 0.0}
 """Loss of the inner part at which an epoch still counts as good as the best one, by emphasis: a share of what words add,
 divided by the square root of its responses. 0.4 is about a standard error of the difference. Topics of classes, which start
 from the words of these, are distinct at once, and have none."""
+START_DOCUMENTS, LEAST_START, WHOLE_ITERATIONS = 5_000, 0.1, 2
+"""About how many documents with a response take part in these iterations, the least share of them, and how many of the last
+iterations take all: themes need no more, but what is fitted to a sample alone predicts a little less."""
 EPOCHS, PATIENCE = 12, 2
 PULL = 2.0
 TOPIC_PRIOR = 0.1
@@ -49,6 +52,8 @@ class Recipe:
         Precision of the prior of the coefficients, as a share of the information of all responses about a linear predictor.
     start_iterations : int
         Iterations of EM at the start; of classes there are none.
+    start_share : float
+        Share of the documents that take part in these, but for the last two.
     pull : float
         Weight of the response in these.
     step_size : float
@@ -71,6 +76,7 @@ class Recipe:
     weighting: TermWeighting
     ridge: float
     start_iterations: int
+    start_share: float
     pull: float
     step_size: float
     epochs: int
@@ -104,6 +110,7 @@ class Recipe:
             weighting=weighting,
             ridge=RIDGE_SHARE * 20.0 / spec.n_topics,
             start_iterations=min(START_ITERATIONS[spec.emphasis], spec.max_iter - 1),
+            start_share=min(max(START_DOCUMENTS / max(n_labelled, 1), LEAST_START), 1.0),
             pull=PULL,
             step_size=STEP_SIZE,
             epochs=EPOCHS,
@@ -129,12 +136,22 @@ class Recipe:
         """The documents that train."""
         return Selection(False, self.inner_share)
 
+    def start_of(self, iteration: int) -> Selection:
+        """Those of them that take part in an iteration of EM at the start, counted from 0."""
+        whole = iteration >= self.start_iterations - WHOLE_ITERATIONS
+        return self.outer if whole else replace(self.outer, sample=self.start_share)
+
     @property
     def in_words(self) -> str:
         """The choices that were made by themselves, for the log."""
+        start = (
+            "the start"
+            if self.start_share == 1.0
+            else f"a start with {self.start_share:.0%} of the documents"
+        )
         return (
             f"alpha {self.alpha:.3g}, term weights {self.weighting.name}, at most {number_of(self.epochs, 'epoch')} of "
-            f"{number_of(self.n_slices, 'step')} after the start, chosen by the inner part: {self.inner_share:.0%} of the "
+            f"{number_of(self.n_slices, 'step')} after {start}, chosen by the inner part: {self.inner_share:.0%} of the "
             "documents, set aside to judge what the others have taught"
         )
 

@@ -21,6 +21,7 @@ _HASHES: WeakKeyDictionary[TrainingBlock, NDArray[np.uint64]] = WeakKeyDictionar
 """Hashes of the blocks in memory, each of which a fit selects from hundreds of times."""
 
 _INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+_SAMPLE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,18 @@ class Selection:
         Share of the documents that the inner part has.
     slice_of : tuple of int (number, n_slices), or None
         One of nearly equal slices of these.
+    sample : float
+        Share of the documents that a sample of them has.
     """
 
     inner: bool | None = None
     share: float = 0.0
     slice_of: tuple[int, int] | None = None
+    sample: float = 1.0
 
     def of(self, block: TrainingBlock) -> TrainingBlock:
         """The block of the selected documents."""
-        if self.inner is None and self.slice_of is None:
+        if self.inner is None and self.slice_of is None and self.sample >= 1.0:
             return block
         return block.take(self.mask(block))
 
@@ -59,6 +63,8 @@ class Selection:
         if self.slice_of is not None:
             number, n_slices = self.slice_of
             mask &= mixed(hashes ^ _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
+        if self.sample < 1.0:
+            mask &= uniform(mixed(hashes ^ _SAMPLE_SALT)) < self.sample
         return mask
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 import dslda
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.conditional import recipe
 from dslda.engine.conditional.selection import ALL, Selection, document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.evaluation.metrics import predictive_r2
@@ -87,6 +88,16 @@ def test_every_document_is_in_one_part_and_in_one_slice() -> None:
     # binomial, to 5 standard deviations
     assert inner.of(block).n_documents == pytest.approx(300, abs=5 * np.sqrt(3000 * 0.09))
     assert all(part.n_documents == pytest.approx(2700 / 7, abs=5 * 19.0) for part in slices)
+
+
+def test_a_sample_is_drawn_from_a_part_and_knows_no_slices() -> None:
+    block = block_of(3000)
+    outer, sample = Selection(False, 0.1), Selection(False, 0.1, sample=0.3)
+    assert set(rows(sample.of(block))) < set(rows(outer.of(block)))
+    assert sample.of(block).n_documents == pytest.approx(810, abs=5 * 24.0)
+    slices = [Selection(False, 0.1, (j, 5), 0.3).of(block).n_documents for j in range(5)]
+    assert sum(slices) == sample.of(block).n_documents
+    assert slices == pytest.approx([162] * 5, abs=5 * 12.0)
 
 
 def test_a_hash_knows_the_words_and_not_their_order_or_place() -> None:
@@ -257,6 +268,21 @@ def test_scale_and_shift_of_the_response_are_those_of_the_predictions() -> None:
 def counts_of(n: int) -> Any:
     block = simulated(n).block
     return csr_array((block.counts, block.terms, block.indptr), shape=(n, N_TERMS))
+
+
+def test_a_start_from_a_sample_knows_the_terms_of_all_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    rare = csr_array((np.ones(40, dtype=np.int32), (np.arange(40) * 30, np.arange(40))), shape=(1200, 45))
+    counts = hstack([counts_of(1200), rare]).tocsr()
+    whole = train(counts, response=RESPONSES, **SETTINGS)
+    monkeypatch.setattr(recipe, "START_DOCUMENTS", 200)
+    model = train(counts, response=RESPONSES, **SETTINGS)
+    weights = model.topic_word[:, N_TERMS:]
+    assert (weights[:, :40] > 0.0).all()
+    assert (weights[:, 40:] == 0.0).all()
+    assert_allclose(model.topic_word.sum(axis=1), 1.0)
+    # the start of another number of documents has an objective of the same scale
+    assert model.trace["elbo"][0] != whole.trace["elbo"][0]
+    assert model.trace["elbo"][0] == pytest.approx(whole.trace["elbo"][0], rel=0.1)
 
 
 def responses_of(family: str, omega: np.ndarray, rng: np.random.Generator) -> Any:
