@@ -61,8 +61,13 @@ class ParameterParts:
         rows = [0, *np.searchsorted(terms, self._ends).tolist()]
         first = 0
         for part, a, b, end in zip(self._parts, rows[:-1], rows[1:], self._ends.tolist(), strict=True):
+            rows_of_part = terms[a:b] - first
             for table, of_part in zip(tables, _tables(part), strict=True):
-                table[a:b] = of_part[terms[a:b] - first]
+                if of_part.dtype == table.dtype:
+                    # straight into the table, where an index makes a copy first
+                    np.take(of_part, rows_of_part, axis=0, out=table[a:b], mode="clip")
+                else:
+                    table[a:b] = of_part[rows_of_part]
             first = end
         return _with_tables(self._parts[0], tables)
 

@@ -17,8 +17,8 @@ from dslda.engine.data.training_view import TrainingBlock
 
 __all__ = ["ALL", "Selection", "document_hashes"]
 
-_HASHES: WeakKeyDictionary[TrainingBlock, NDArray[np.uint64]] = WeakKeyDictionary()
-"""Hashes of the blocks in memory, each of which a fit selects from hundreds of times."""
+_DRAWS: WeakKeyDictionary[TrainingBlock, dict[np.uint64, NDArray[np.uint64]]] = WeakKeyDictionary()
+"""Hashes of the blocks in memory by salt, since a fit selects from each block hundreds of times."""
 
 _INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _SAMPLE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
@@ -54,21 +54,26 @@ class Selection:
 
     def mask(self, block: TrainingBlock) -> NDArray[np.bool_]:
         """Which documents of the block are selected."""
-        hashes = _HASHES.get(block)
-        if hashes is None:
-            hashes = _HASHES[block] = document_hashes(block.indptr, block.terms, block.counts)
-        mask = np.ones(len(hashes), dtype=np.bool_)
+        mask = np.ones(block.n_documents, dtype=np.bool_)
         if self.inner is not None:
-            mask &= (uniform(mixed(hashes ^ _INNER_SALT)) < self.share) == self.inner
+            mask &= (uniform(_draws(block, _INNER_SALT)) < self.share) == self.inner
         if self.slice_of is not None:
             number, n_slices = self.slice_of
-            mask &= mixed(hashes ^ _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
+            mask &= _draws(block, _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
         if self.sample < 1.0:
-            mask &= uniform(mixed(hashes ^ _SAMPLE_SALT)) < self.sample
+            mask &= uniform(_draws(block, _SAMPLE_SALT)) < self.sample
         return mask
 
 
 ALL = Selection()
+
+
+def _draws(block: TrainingBlock, salt: np.uint64) -> NDArray[np.uint64]:
+    """A hash of each document of the block for one purpose, independent of those for others."""
+    draws = _DRAWS.setdefault(block, {})
+    if salt not in draws:
+        draws[salt] = mixed(document_hashes(block.indptr, block.terms, block.counts) ^ salt)
+    return draws[salt]
 
 
 def document_hashes(
