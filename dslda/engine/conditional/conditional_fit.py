@@ -18,7 +18,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from dslda.engine.conditional.level_fit import LevelPass, level_corrections
-from dslda.engine.conditional.recipe import Recipe
+from dslda.engine.conditional.recipe import LAST_EPOCHS, LAST_STEP_SIZE, Recipe
 from dslda.engine.conditional.remainder_fit import calibration
 from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
 from dslda.engine.driver import Checkpoints, FitResult, Unseen
@@ -169,6 +169,7 @@ class ConditionalFit:
         self._totals = _Totals.empty(parameters, family)
         self._dispersion, self._mass, self._curvature = 1.0, 1.0, 0.0
         self._step = 0
+        self._center: Array = np.zeros(parameters.n_classes or 1)
         self._best: _Best | None = None
         self._peak, self._peak_epoch, self._inner_weight = -math.inf, 0, 0.0
         self._null_delta = parameters.delta
@@ -218,7 +219,7 @@ class ConditionalFit:
             self._part_by_class()
             return True
         if len(self.trace) >= self._recipe.start_iterations or self.parameters.n_classes is not None:
-            self._settle()
+            self._settle(1 if self._family.is_quadratic else SETTLING_STEPS)
             return False
         self._pull()
         return True
@@ -243,10 +244,9 @@ class ConditionalFit:
                 with_words=self._spec.remainder,
             )
             unseen = calibrated.before_the_others.of(parameters, best.center)
-            if self._recipe.refits:
-                # other documents and topics have another mean, which the factors must leave where it is
-                best = self._refitted(best)
-                parameters = best.recalibrated()
+            # other documents and topics have another mean, which the factors must leave where it is
+            best = self._refitted(best)
+            parameters = best.recalibrated()
             parameters = calibrated.of(parameters, best.center)
         statistics, delta = self._measured(parameters)
         for _ in range(MOST_OWN_STEPS):
@@ -282,22 +282,34 @@ class ConditionalFit:
         return bool(np.all(np.abs(delta - previous) <= STANDSTILL * unit))
 
     def _refitted(self, best: _Best) -> _Best:
-        """The same after as many epochs over all documents, the inner part included."""
-        logger.info("training once more on all documents, for %s", number_of(best.epoch, "epoch"))
+        """The same after epochs over all documents, the inner part included: a few more, or where that is large all again."""
+        recipe = replace(self._recipe, inner_share=0.0)
+        if self._recipe.refits:
+            n_epochs, parameters = best.epoch, self._fresh()
+            logger.info("training once more on all documents, for %s", number_of(n_epochs, "epoch"))
+        else:
+            n_epochs, parameters = LAST_EPOCHS, best.parameters
+            recipe = replace(recipe, step_size=LAST_STEP_SIZE)
+            logger.info("training goes on with all documents, for %s", number_of(n_epochs, "epoch"))
         again = ConditionalFit(
             self._executor,
-            self._fresh(),
+            parameters,
             family=self._family,
             spec=self._spec,
-            recipe=replace(self._recipe, inner_share=0.0),
+            recipe=recipe,
             fresh=self._fresh,
             seeds=self._seeds,
         )
-        while not again.has_settled_start or again.n_epochs < best.epoch:
+        if not self._recipe.refits:
+            again._dispersion, again._mass, again._seed_counts = (
+                self._dispersion,
+                self._mass,
+                self._seed_counts,
+            )
+            again._settle(1)
+        while not again.has_settled_start or again.n_epochs < n_epochs:
             again.advance()
-        totals = _Totals.empty(again.parameters, self._family)
-        totals.add(self._run(again.parameters, ConditionalPass(differentiated=False)))
-        return replace(best, parameters=again.parameters, center=totals.center(again.parameters))
+        return replace(best, parameters=again.parameters, center=again._center)
 
     def _run(
         self,
@@ -373,7 +385,7 @@ class ConditionalFit:
         self._record(math.nan)
         self.parameters = replace(self.parameters, topics=topics)
 
-    def _settle(self) -> None:
+    def _settle(self, n_steps: int) -> None:
         """Find the coefficients, and the family's own parameters, of the words alone, and judge the start."""
         if self._family.has_dispersion_floor:
             # That of no topics. As topics explain more, a response must not outweigh the words: its noise would be learned.
@@ -381,8 +393,7 @@ class ConditionalFit:
             self.parameters = replace(
                 self.parameters, delta=np.concatenate([self._null_delta[:1], delta[1:]])
             )
-        n = 1 if self._family.is_quadratic else SETTLING_STEPS
-        for _ in range(n):
+        for _ in range(n_steps):
             statistics = self._run(self.parameters, ConditionalPass(self._recipe.outer, differentiated=False))
             self._sums = CoefficientSums.of_all(statistics, self.parameters, self._recipe.n_slices)
             self._curvature = statistics.curvature
@@ -393,6 +404,7 @@ class ConditionalFit:
             self.parameters = new
         self._totals = _Totals.empty(self.parameters, self._family)
         self._totals.add(statistics)
+        self._center = self._totals.center(self.parameters)
         self._judge(0)
         self._totals = _Totals.empty(self.parameters, self._family)
 
@@ -431,6 +443,7 @@ class ConditionalFit:
             delta = self._updated_delta(parameters, self._totals.profile, weight)
             self.parameters = replace(self.parameters, delta=delta)
         self._dispersion = self._totals.dispersion
+        self._center = self._totals.center(self.parameters)
         self._record(self._judge(self.n_epochs + 1))
         self._totals = _Totals.empty(self.parameters, self._family)
         return True
@@ -439,8 +452,7 @@ class ConditionalFit:
         """Predict the inner part, and keep the parameters if they do it best; return the gain over no words."""
         if not self._recipe.inner_share:
             return 0.0
-        center = self._totals.center(self.parameters)
-        judge = InnerPass(self._recipe.inner, center, SLOPES)
+        judge = InnerPass(self._recipe.inner, self._center, SLOPES)
         sums = self._run(self.parameters, judge, share=self._recipe.inner_share)
         if not sums.weight > 0.0:
             raise InputError(
@@ -456,7 +468,7 @@ class ConditionalFit:
             self._peak, self._peak_epoch = gain, epoch
         # the inner part is a sample: of epochs that it cannot tell apart, the last has the most distinct topics
         if gain >= self._peak - self._recipe.tolerance / math.sqrt(sums.weight) * abs(self._peak):
-            self._best = _Best(self.parameters, center, slope, epoch)
+            self._best = _Best(self.parameters, self._center, slope, epoch)
         return gain
 
     def _solved(self, parameters: Parameters) -> Parameters:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, hstack
 import dslda
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.conditional import recipe
+from dslda.engine.conditional import conditional_fit, recipe
 from dslda.engine.conditional.selection import ALL, Selection, document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.evaluation.metrics import predictive_r2
@@ -481,10 +481,34 @@ def test_conditional_errors_are_those_of_the_ridge_regression_on_the_mean_assign
     assert_allclose(errors, y.std() * np.sqrt(np.diag(expected)), rtol=1e-6)
 
 
-def test_training_once_more_keeps_the_mean_of_the_response() -> None:
+@pytest.mark.parametrize("n", [400, 2400])
+def test_training_on_all_documents_keeps_the_mean_of_the_response(n: int) -> None:
     # of one term no topic says anything, so the stretch of the inner part is arbitrary
     rng = np.random.default_rng(0)
-    counts = csr_array(1 + rng.poisson(2.0, (400, 1)).astype(np.int32))
-    y = rng.normal(2.0, 1.0, 400)
+    counts = csr_array(1 + rng.poisson(2.0, (n, 1)).astype(np.int32))
+    y = rng.normal(2.0, 1.0, n)
     model = train(counts, response=y, n_topics=5, objective="conditional")
     assert_allclose(model.predict(counts), y.mean(), atol=0.01)
+
+
+def test_only_the_last_epochs_learn_of_the_inner_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = block_of(2400)
+    counts = csr_array((block.counts, block.terms, block.indptr), shape=(2400, N_TERMS))
+    inner = np.flatnonzero(Selection(True, recipe.LEAST_INNER).mask(block))
+    order = inner[np.argsort(block.y[inner])]
+    swapped = block.y.copy()
+    # two that differ little, so that the same epoch is the best
+    swapped[order[[100, 120]]] = block.y[order[[120, 100]]]
+
+    def moved() -> float:
+        """How far the swap moves the topics."""
+        topics = [
+            train(counts, response=y, n_topics=4, objective="conditional", remainder=False).topic_word
+            for y in (block.y, swapped)
+        ]
+        return float(np.abs(topics[1] - topics[0]).max())
+
+    assert moved() > 1e-8
+    monkeypatch.setattr(conditional_fit, "LAST_EPOCHS", 0)
+    # the sums that scale the response round anew
+    assert moved() < 1e-12
