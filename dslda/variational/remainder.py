@@ -18,8 +18,8 @@ __all__ = ["Remainder", "normalised_terms"]
 class Remainder:
     """What single words add to the linear predictor of a document that its topics do not.
 
-    With t the normalised terms of a document, it is ``t'words - zbar'expected``: over documents not trained on it has mean 0,
-    and no correlation with what topics predict.
+    With t the normalised terms of a document, it is ``t'words - zbar'expected``: over documents not trained on it has no
+    correlation with what topics predict, and mean 0 where the response is normal.
 
     Attributes
     ----------

@@ -41,11 +41,15 @@ as the best penalty and takes a fifth of the passes."""
 MOST_STEPS, PATIENCE = 80, 12
 """Most steps of the search, and steps without a better inner part after which it ends."""
 
+MOST_SCORING_STEPS, STANDSTILL = 10, 0.01
+"""Most steps of the intercepts alone, each of at most 1, and a step after which they have settled."""
+
 FARTHER = 1.5
 """Length of the coefficients of all documents, over that judged, beyond which the search has run away."""
 
 LEAST_GAIN = 1.0
-"""Log-likelihood, over the dispersion, that the inner part must gain by a number that is fitted to it."""
+"""Log-likelihood, over the dispersion, that the inner part must gain by a number that is fitted to it. Less does not tell two
+steps apart."""
 
 HIGHEST_FACTOR, HIGHEST_SHIFT = 2.0, 3.0
 
@@ -61,8 +65,7 @@ class _Step:
     ----------
     number : int
     coefficients : ndarray of float64
-    scores : ndarray of float64
-        Mean of t'words.
+    intercept : ndarray of float64, shape (1,) or (C,)
     fitted : float
         Log-likelihood that a document searched over has gained on average, over the dispersion before the search.
     judged : float
@@ -71,7 +74,7 @@ class _Step:
 
     number: int
     coefficients: Array
-    scores: Array
+    intercept: Array
     fitted: float
     judged: float
 
@@ -81,8 +84,7 @@ class _Step:
 
     def scaled(self, length: float) -> _Step:
         """The same direction, with coefficients of this length."""
-        share = length / self.length
-        return replace(self, coefficients=share * self.coefficients, scores=share * self.scores)
+        return replace(self, coefficients=length / self.length * self.coefficients)
 
     def towards(self, other: _Step, fitted: float) -> _Step:
         """The point on the way to another step that has gained about `fitted`; that step where it is not between the two."""
@@ -92,7 +94,7 @@ class _Step:
         return replace(
             other,
             coefficients=self.coefficients + share * (other.coefficients - self.coefficients),
-            scores=self.scores + share * (other.scores - self.scores),
+            intercept=self.intercept + share * (other.intercept - self.intercept),
         )
 
 
@@ -116,7 +118,7 @@ class _WordRegression:
         length = float(squares @ np.square(weights)) / max(moments.n_documents, 1)
         weights /= math.sqrt(length) if length > 0.0 else 1.0
         self._weights = weights[:, np.newaxis]
-        self._start: Array = np.concatenate([np.zeros(math.prod(self._shape)), center])
+        self._intercept = center
 
     def words(self, coefficients: Array) -> Array:
         """Coefficients of the normalised terms."""
@@ -124,9 +126,39 @@ class _WordRegression:
         words: Array = (table * self._weights).reshape(self._shape)
         return words
 
-    def solve(self, inner: Selection | None, *, like: _Step | None = None) -> _Step | None:
-        """The step that predicts the inner part best; without one, the point of a search over all documents that fits them as
-        closely as `like` has fitted the others.
+    def level(self, inner: Selection | None) -> Array:
+        """The linear predictors of a document of unknown words, which predict the mean of all."""
+        self._intercept = self._settled(np.zeros(math.prod(self._shape)), self._intercept, inner)
+        return self._intercept
+
+    def _sums(self, coefficients: Array, intercept: Array, inner: Selection | None) -> WordRegressionSums:
+        words = Remainder(self.words(coefficients), self._bare.eta, 0.0)
+        sums: WordRegressionSums = self._run(
+            replace(self._bare, remainder=words), WordRegressionPass(intercept, inner)
+        )
+        return sums
+
+    def _settled(self, coefficients: Array, intercept: Array, inner: Selection | None) -> Array:
+        """The intercepts that suit the coefficients best: in exponents, the mean of the linear predictors is too low."""
+        n_classes = len(intercept)
+        # each class has its own information alone, of which all others have the same
+        share = (n_classes - 1) / n_classes if n_classes > 1 else 1.0
+        for _ in range(MOST_SCORING_STEPS):
+            sums = self._sums(coefficients, intercept, inner)
+            step = share * sums.intercept_gradient / np.maximum(sums.intercept_information, 1e-300)
+            step = np.clip(step, -1.0, 1.0)
+            intercept = intercept + step
+            if np.abs(step).max() <= STANDSTILL:
+                break
+        return intercept
+
+    def solve(
+        self, inner: Selection | None, *, tolerance: float = 0.0, like: _Step | None = None
+    ) -> _Step | None:
+        """The last step that predicts the inner part as well as the best one, but for the tolerance.
+
+        Without an inner part, the point of a search over all documents that fits them as closely as `like` has fitted the
+        others.
 
         None if there is no step to take.
         """
@@ -136,22 +168,21 @@ class _WordRegression:
         information, penalty = 0.0, 0.0
         last: WordRegressionSums | None = None
         best: _Step | None = None
+        top, top_number = -math.inf, 0
         dispersion, nothing = 1.0, 0.0
-        previous = _Step(0, np.zeros(n), np.zeros_like(self._start[n:]), 0.0, -math.inf)
+        intercept = self.level(inner)
+        previous = _Step(0, np.zeros(n), intercept, 0.0, -math.inf)
 
         def objective(coefficients: Array) -> tuple[float, Array]:
             nonlocal last, information, penalty, dispersion, nothing
-            words = Remainder(self.words(coefficients[:n]), self._bare.eta, 0.0)
-            sums = self._run(
-                replace(self._bare, remainder=words), WordRegressionPass(coefficients[n:], inner)
-            )
+            own = coefficients[:n]
+            sums = self._sums(own, coefficients[n:], inner)
             if last is None:  # the start, whose information and dispersion hold throughout
                 information = sums.curvature or 1.0
                 dispersion = max(sums.squared_slopes / information, 1.0)
                 penalty = PENALTY * dispersion
                 nothing = sums.log_likelihood / max(sums.weight, 1e-300)
             last = sums
-            own = coefficients[:n]
             value = 0.5 * penalty * float(own @ own) - sums.log_likelihood / information
             pulls = np.concatenate([(sums.gradient * self._weights).ravel(), sums.intercept_gradient])
             slopes = -pulls / information
@@ -162,13 +193,14 @@ class _WordRegression:
             return value, slopes
 
         def after_step(xk: Array) -> None:
-            nonlocal best, previous
+            nonlocal best, previous, top, top_number
             assert last is not None
-            weight = max(last.weight, 1e-300)
             judged = math.inf if inner is None else last.judged_log_likelihood
-            fitted = (last.log_likelihood / weight - nothing) / dispersion
-            here = _Step(previous.number + 1, xk[:n].copy(), last.scores / weight, fitted, judged)
-            if best is None or judged >= best.judged:
+            fitted = (last.log_likelihood / max(last.weight, 1e-300) - nothing) / dispersion
+            here = _Step(previous.number + 1, xk[:n].copy(), xk[n:].copy(), fitted, judged)
+            if judged >= top:
+                top, top_number = judged, here.number
+            if judged >= top - tolerance:
                 best = here
             if like is not None and here.length >= FARTHER * like.length:
                 # one step may go many times as far as the one before: the first ones of counts do
@@ -177,24 +209,27 @@ class _WordRegression:
             if like is not None and here.fitted >= like.fitted:
                 best = previous.towards(here, like.fitted)
                 raise StopIteration
-            if here.number - best.number >= PATIENCE:
+            if here.number - top_number >= PATIENCE:
                 raise StopIteration
             previous = here
 
         minimize(
             objective,
-            self._start,
+            np.concatenate([np.zeros(n), intercept]),
             jac=True,
             method="L-BFGS-B",
             callback=after_step,
             options={"maxcor": 8, "maxiter": MOST_STEPS, "ftol": 0.0, "gtol": 1e-8},
         )
-        return best
+        if best is None:
+            return None
+        # the search moves all at once, and the intercepts lag behind
+        return replace(best, intercept=self._settled(best.coefficients, best.intercept, inner))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Factors:
-    """How predictions of the inner part follow topics and words, by what they and the mean of each differ.
+    """How predictions of the inner part follow topics and words, by what they differ from the level without them.
 
     Attributes
     ----------
@@ -223,18 +258,21 @@ class Calibration:
         None where words add nothing.
     words : ndarray of float64, shape (V,) or (V, C)
         Coefficients of the normalised terms.
-    scores : ndarray of float64, shape (1,) or (C,)
-        Mean of t'words.
+    intercept : ndarray of float64, shape (1,) or (C,)
+        What the regression adds to t'words.
+    level : ndarray of float64, shape (1,) or (C,), or None
+        Linear predictors without topics and words; None where the mean of zbar'eta is that.
     share : float
         See `Remainder`.
-    judged : tuple of ndarray (words, scores), or None
+    judged : tuple of ndarray (words, intercept), or None
         Those that the inner part has judged, before the search over all documents; None where there was none.
     """
 
     alone: _Factors
     both: _Factors | None
     words: Array
-    scores: Array
+    intercept: Array
+    level: Array | None
     share: float
     judged: tuple[Array, Array] | None = None
 
@@ -249,7 +287,7 @@ class Calibration:
         return (
             self
             if self.judged is None
-            else replace(self, words=self.judged[0], scores=self.judged[1], judged=None)
+            else replace(self, words=self.judged[0], intercept=self.judged[1], judged=None)
         )
 
     def of(self, parameters: Parameters, center: Array) -> Parameters:
@@ -258,12 +296,14 @@ class Calibration:
         Topics predict what they would alone, so what is left to the words is unrelated to it, by the choice of the factors.
         """
         alone, both = self.alone, self.both
-        deviation = parameters.eta - center
-        calibrated = replace(parameters, eta=center + alone.shift + alone.topics * deviation)
+        level = center if self.level is None else self.level
+        deviation = parameters.eta - level
+        calibrated = replace(parameters, eta=level + alone.shift + alone.topics * deviation)
         if both is None:
             return calibrated
         expected = (alone.topics - both.topics) * deviation + alone.shift - both.shift
-        remainder = Remainder(both.words * self.words, expected + both.words * self.scores, self.share)
+        expected = expected + both.words * (level - self.intercept)
+        remainder = Remainder(both.words * self.words, expected, self.share)
         return replace(calibrated, remainder=remainder)
 
 
@@ -285,15 +325,23 @@ def calibration(
     with_words : bool
         Let single words add to the topics.
     """
-    words, scores = np.zeros((parameters.n_terms, *parameters.eta.shape[1:])), np.zeros_like(center)
-    if words.size > MOST_COEFFICIENTS and with_words:
-        logger.info(
-            "words beyond the topics: none, %d coefficients are more than %d", words.size, MOST_COEFFICIENTS
-        )
-        with_words = False
+    words, intercept = np.zeros((parameters.n_terms, *parameters.eta.shape[1:])), center
+    regression, level = None, None
+    if words.size > MOST_COEFFICIENTS:
+        if with_words:
+            logger.info(
+                "words beyond the topics: none, %d coefficients are more than %d",
+                words.size,
+                MOST_COEFFICIENTS,
+            )
+    elif with_words or not family.is_quadratic:
+        regression = _WordRegression(run, parameters, center)
+        # in exponents the mean of the linear predictors is below what predicts the mean of the responses
+        level = None if family.is_quadratic else regression.level(inner)
+    base = center if level is None else level
 
     def factors(start: Sequence[float], *, free_words: bool, free_shift: bool) -> _Factors:
-        centers, free = (center, scores), (free_words, free_shift)
+        centers, free = (base, base - intercept), (free_words, free_shift)
         return _best_factors(run, parameters, words, centers, inner, np.array(start), free, family)
 
     def with_shift(found: _Factors, *, free_words: bool) -> _Factors:
@@ -308,28 +356,27 @@ def calibration(
 
     alone = factors([1.0, 0.0, *np.zeros_like(center)], free_words=False, free_shift=False)
     alone = with_shift(alone, free_words=False)
-    if not with_words:
-        return Calibration(alone, None, words, scores, 0.0)
-    regression = _WordRegression(run, parameters, center)
-    step = regression.solve(inner)
+    if regression is None or not with_words:
+        return Calibration(alone, None, words, intercept, level, 0.0)
+    step = regression.solve(inner, tolerance=LEAST_GAIN * alone.dispersion)
     if step is None:
-        return Calibration(alone, None, words, scores, 0.0)
-    words, scores = regression.words(step.coefficients), step.scores
+        return Calibration(alone, None, words, intercept, level, 0.0)
+    words, intercept = regression.words(step.coefficients), step.intercept
     # no shift first: what words say can take the place of one
     both = factors([alone.topics, 0.0, *np.zeros_like(center)], free_words=True, free_shift=False)
     both = with_shift(both, free_words=True)
     gain = both.log_likelihood - alone.log_likelihood
     if not gain >= LEAST_GAIN * alone.dispersion:
         logger.info("words beyond the topics: none, the inner part gains nothing by them")
-        return Calibration(alone, None, words, scores, 0.0)
+        return Calibration(alone, None, words, intercept, level, 0.0)
     own = replace(parameters, remainder=Remainder(words, np.zeros_like(parameters.eta), 0.0))
-    nothing = run(own, CombinationPass(inner, np.array([0.0, 0.0, *alone.shift]), center, scores))
+    nothing = run(own, CombinationPass(inner, np.array([0.0, 0.0, *alone.shift]), base, base))
     share = min(gain / max(both.log_likelihood - nothing.log_likelihood, gain), 1.0)
     logger.info("words beyond the topics have %.0f%% of what is explained of the inner part", 100.0 * share)
     # once more from all documents, as far as the step that was best without the inner part
     step = regression.solve(None, like=step) or step
-    judged = words, scores
-    return Calibration(alone, both, regression.words(step.coefficients), step.scores, share, judged)
+    judged = words, intercept
+    return Calibration(alone, both, regression.words(step.coefficients), step.intercept, level, share, judged)
 
 
 def _best_factors(

@@ -45,23 +45,27 @@ class WordRegressionSums(Sums):
     ----------
     gradient : ndarray of float64, shape (V, C), or (V, 1)
         Derivative of the weighted log-likelihood by the coefficients of the terms.
-    intercept_gradient, scores : ndarray of float64, shape (C,) or (1,)
-        Its derivative by the intercepts, and the weighted sum of t'words.
-    log_likelihood, curvature, squared_slopes, weight : float
-        Weighted sums of log p(y | omega), of its information, of its squared slopes, and of 1.
+    intercept_gradient, intercept_information : ndarray of float64, shape (C,) or (1,)
+        Its derivative by the intercepts, and its information about each.
+    log_likelihood, squared_slopes, weight : float
+        Weighted sums of log p(y | omega), of its squared slopes, and of 1.
     judged_log_likelihood, judged_weight : float
         The same of the documents that judge.
     """
 
     gradient: Array = field(default_factory=lambda: np.zeros((0, 0)), metadata=PER_TERM)
     intercept_gradient: Array = field(default_factory=lambda: np.zeros(0), metadata=ARRAY)
-    scores: Array = field(default_factory=lambda: np.zeros(0), metadata=ARRAY)
+    intercept_information: Array = field(default_factory=lambda: np.zeros(0), metadata=ARRAY)
     log_likelihood: float = field(default=0.0, metadata=NUMBER)
-    curvature: float = field(default=0.0, metadata=NUMBER)
     squared_slopes: float = field(default=0.0, metadata=NUMBER)
     weight: float = field(default=0.0, metadata=NUMBER)
     judged_log_likelihood: float = field(default=0.0, metadata=NUMBER)
     judged_weight: float = field(default=0.0, metadata=NUMBER)
+
+    @property
+    def curvature(self) -> float:
+        """Weighted sum of the information, of all classes."""
+        return float(self.intercept_information.sum())
 
 
 @dataclass(slots=True, eq=False)
@@ -134,9 +138,8 @@ def word_regression_sums(
     return WordRegressionSums(
         gradient=(entries.T @ pulls).reshape(len(words), -1),
         intercept_gradient=np.atleast_1d(pulls.sum(axis=0)),
-        scores=np.atleast_1d((by_document * scores).sum(axis=0)),
+        intercept_information=np.atleast_1d((by_document * information).sum(axis=0)),
         log_likelihood=float(trained @ values),
-        curvature=float((by_document * information).sum()),
         squared_slopes=float((pulls * slope).sum()),
         weight=float(trained.sum()),
         judged_log_likelihood=float(judged @ values),
@@ -158,7 +161,7 @@ def combination_sums(
     word_center: Array,
     extras: Array | None = None,
 ) -> CombinationSums:
-    """Sums with linear predictors that go a factor of the way from their mean to what topics say, and to what words say.
+    """Sums with linear predictors that go a factor of the way from their center to what topics say, and to what words say.
 
     Parameters
     ----------
@@ -169,7 +172,7 @@ def combination_sums(
     factors : ndarray of float64, shape (2 + C,), or (3,)
         Of topics and of words, and what is added to the linear predictors.
     topic_center, word_center : ndarray of float64, shape (1,) or (C,)
-        Means of zbar'eta and t'words.
+        The center, and t'words of a document that words predict to be there.
     y, family, extras
         See `word_regression_sums`.
     """

@@ -13,13 +13,14 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.conditional.remainder_fit import _WordRegression
+from dslda.engine.conditional.remainder_fit import Calibration, _Factors, _WordRegression
 from dslda.engine.conditional.selection import Selection
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.evaluation.metrics import predictive_r2
 from dslda.families.registry import get_family
 from dslda.model import Model, load_model
 from dslda.training.train import train
+from dslda.variational.conditional.loss import Responses, predictors
 from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
 from dslda.variational.conditional.word_regression import combination_sums, word_regression_sums
 from dslda.variational.parameter_parts import ParameterParts
@@ -231,14 +232,19 @@ def test_covariates_and_the_exposure_stay_beside_the_words(counts: csr_array) ->
     )
 
 
+def regression_on(
+    y: np.ndarray, family: str, parameters: Parameters, center: np.ndarray, **settings: int
+) -> _WordRegression:
+    block, own = TrainingBlock(BLOCK.indptr, BLOCK.terms, BLOCK.counts, y), get_family(family, settings)
+
+    def run(given: Parameters, work: Any) -> Any:
+        return work(block, ParameterParts([given]), own, FitSpec(family=family))
+
+    return _WordRegression(run, parameters, center)
+
+
 def regression_on_counts(y: np.ndarray, rng: np.random.Generator) -> _WordRegression:
-    block = TrainingBlock(BLOCK.indptr, BLOCK.terms, BLOCK.counts, y)
-    family, parameters = get_family("poisson"), random_parameters(rng, N_TERMS, 3, alpha=1.0)
-
-    def run(own: Parameters, work: Any) -> Any:
-        return work(block, ParameterParts([own]), family, FitSpec(family="poisson"))
-
-    return _WordRegression(run, parameters, np.log([y.mean()]))
+    return regression_on(y, "poisson", random_parameters(rng, N_TERMS, 3, alpha=1.0), np.log([y.mean()]))
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
@@ -262,7 +268,8 @@ def test_a_search_over_all_documents_goes_as_far_as_it_was_judged_and_no_further
     assert again is not None
     assert again.length < 1.5 * judged.length
     words = regression.words(again.coefficients)
-    assert_allclose(again.scores, (documents @ words).mean(), rtol=1e-9)
+    # the intercept is the best one, by which predictions have the mean of the responses
+    assert np.exp(documents @ words + again.intercept).mean() == pytest.approx(y.mean(), rel=1e-3)
     # between two steps the gain is not linear
     assert gained(words) == pytest.approx(wanted.fitted, rel=0.5)
 
@@ -278,3 +285,64 @@ def test_a_search_that_runs_away_is_called_back() -> None:
     again = regression.solve(None, like=wanted)
     assert again is not None
     assert again.length == pytest.approx(wanted.length, rel=1e-9)
+
+
+@pytest.mark.parametrize("start", [-5.0, 0.0, 6.0])
+def test_the_level_without_words_predicts_the_mean_from_any_start(start: float) -> None:
+    rng = np.random.default_rng(4)
+    parameters = random_parameters(rng, N_TERMS, 3, alpha=1.0)
+    y = rng.poisson(3.0, N).astype(float)
+    known = np.diff(BLOCK.indptr) > 0
+    level = regression_on(y, "poisson", parameters, np.array([start])).level(None)
+    assert_allclose(level, np.log(y[known].mean()), rtol=1e-3)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.03, 0.97), (0.02, 0.28, 0.7), (0.25, 0.25, 0.25, 0.25)])
+def test_the_level_of_classes_predicts_their_shares(shares: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(5)
+    n = len(shares)
+    parameters = class_parameters(rng, N_TERMS, 3, n, alpha=1.0)
+    y = rng.choice(n, N, p=shares).astype(float)
+    known = np.diff(BLOCK.indptr) > 0
+    found = regression_on(y, "categorical", parameters, np.linspace(-1.0, 1.0, n), n_classes=n).level(None)
+    probabilities = np.exp(found) / np.exp(found).sum()
+    assert_allclose(probabilities, np.bincount(y[known].astype(int), minlength=n) / known.sum(), rtol=0.02)
+
+
+def test_the_last_step_that_the_inner_part_cannot_tell_from_the_best_is_kept() -> None:
+    rng = np.random.default_rng(6)
+    y = rng.poisson(np.exp(0.4 * gaussian_response())).astype(float)
+    regression, inner = regression_on_counts(y, rng), Selection(True, 0.1)
+    best = regression.solve(inner)
+    later = regression.solve(inner, tolerance=1.0)
+    assert best is not None
+    assert later is not None
+    assert later.number > best.number
+    assert best.judged - 1.0 <= later.judged < best.judged
+
+
+@pytest.mark.parametrize("family", ["poisson", "categorical"])
+@pytest.mark.parametrize(("topics", "words"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.4, 0.5)])
+def test_predictions_go_from_the_level_towards_topics_and_words_with_its_intercept(
+    family: str, topics: float, words: float
+) -> None:
+    documents, y, parameters, _ = problem(family)
+    assert parameters.remainder is not None
+    shape = np.atleast_1d(parameters.eta[0]).shape
+    level, intercept = np.linspace(0.5, 0.7, *shape), np.linspace(-0.3, 0.9, *shape)
+    coefficients = parameters.remainder.words
+    alone = _Factors(0.8, 0.0, np.zeros(shape), 0.0, 1.0)
+    both = _Factors(topics, words, np.zeros(shape), 0.0, 1.0)
+    bare = replace(parameters, remainder=None)
+    calibrated = Calibration(alone, both, coefficients, intercept, level, 0.5).of(bare, np.full(shape, 9.0))
+    posterior, responses = infer_words_of(documents, bare, max_sweeps=50), Responses.of(y, None)
+    own, base = (float(a[0]) if family == "poisson" else a for a in (intercept, level))
+    by_topics = posterior.zbar @ parameters.eta
+    by_words = documents.normalised(N_TERMS) @ coefficients + own
+    assert_allclose(
+        predictors(posterior.zbar, responses, calibrated, documents),
+        base + topics * (by_topics - base) + words * (by_words - base),
+        rtol=1e-9,
+    )
+    # topics keep the coefficients that they have alone
+    assert_allclose(calibrated.eta, base + 0.8 * (parameters.eta - base))
