@@ -107,18 +107,31 @@ def covariate_part(manifest, arrays, covariates):
 WEIGHTINGS = {"raw": lambda c: c, "sqrt": np.sqrt, "log": lambda c: 1.0 + np.log(c), "binary": np.ones_like}
 
 
+def extrapolated(gamma, alpha, earlier, moves):
+    """Where many more sweeps would lead from the end of two, if their moves shrank alike: a step of SQUAREM."""
+    bend = moves - earlier
+    squares, bends = earlier @ earlier, bend @ bend
+    if squares <= bends:
+        return gamma
+    a = min(math.sqrt(squares / bends), 8.0) if bends > 0.0 else 8.0
+    return np.maximum(gamma - moves - earlier + 2.0 * a * earlier + a * a * bend, alpha)
+
+
 def words_alone(manifest, arrays, topics, terms, counts):
     """Topic proportions of conditional training, with what they and single words predict."""
     eta, alpha, weighting = arrays["eta"], arrays["alpha"], manifest["weighting"]
     weights = weighting["scale"] * WEIGHTINGS[weighting["name"]](counts)
     n = weights.sum()
-    gamma = alpha + n / len(alpha)
-    for _ in range(manifest["settings"]["max_sweeps"]):
+    gamma, moves, most = alpha + n / len(alpha), None, manifest["settings"]["max_sweeps"]
+    for sweep in range(most):
         phi = topics[:, terms].T * np.exp(digamma(gamma))
         phi /= phi.sum(axis=1, keepdims=True)
-        before, gamma = gamma, alpha + weights @ phi
-        if np.abs(gamma - before).sum() < 2e-3 * n:
+        earlier, moves = moves, alpha + weights @ phi - gamma
+        gamma = gamma + moves
+        if np.abs(moves).sum() < 4e-3 * n:
             break
+        if sweep % 2 == 1 and sweep + 1 < most:
+            gamma = extrapolated(gamma, alpha, earlier, moves)
     shares = (gamma - alpha) / n
     mean = shares @ eta
     if "remainder_words" in arrays:
