@@ -202,10 +202,6 @@ class _WordRegression:
                 top, top_number = judged, here.number
             if judged >= top - tolerance:
                 best = here
-            if like is not None and here.length >= FARTHER * like.length:
-                # one step may go many times as far as the one before: the first ones of counts do
-                best = here.scaled(like.length)
-                raise StopIteration
             if like is not None and here.fitted >= like.fitted:
                 best = previous.towards(here, like.fitted)
                 raise StopIteration
@@ -223,6 +219,9 @@ class _WordRegression:
         )
         if best is None:
             return None
+        # at the end only: the first steps may go many times as far as the search does in the end
+        if like is not None and best.length >= FARTHER * like.length:
+            best = best.scaled(like.length)
         # the search moves all at once, and the intercepts lag behind
         return replace(best, intercept=self._settled(best.coefficients, best.intercept, inner))
 
