@@ -11,9 +11,9 @@ from dslda.wording import number_of
 
 __all__ = ["LAST_EPOCHS", "LAST_STEP_SIZE", "Recipe", "inner_share_of"]
 
-START_ITERATIONS = {"themes": (7, 10), "balance": (5, 5), "prediction": (4, 4)}
+START_ITERATIONS = {"themes": 9, "balance": 5, "prediction": 4}
 """Iterations of EM at the start, by emphasis. EM drives topics apart: the longer, the more they are themes of their own, and
-the less they predict (docs/benchmarks.md). The second number is for few documents, in whose epochs topics part less."""
+the less they predict (docs/benchmarks.md)."""
 TOLERANCE = {"themes": 1.0, "balance": 0.4, "prediction": 0.0}
 """Loss of the inner part at which an epoch still counts as good as the best one, by emphasis: a share of what words add,
 divided by the square root of its responses. 0.4 is about a standard error of the difference. Topics of classes, which start
@@ -22,9 +22,9 @@ START_DOCUMENTS, LEAST_START, WHOLE_ITERATIONS = 5_000, 0.1, 2
 """About how many documents with a response take part in these iterations, the least share of them, and how many of the last
 iterations take all: themes need no more, but what is fitted to a sample alone predicts a little less."""
 EPOCHS, PATIENCE = 12, 2
-PULL = 3.0
+PULL = 4.0
 TOPIC_PRIOR = 0.1
-RIDGE_SHARE = 1e-3
+RIDGE_SHARE = 2e-3
 """Ridge of the coefficients for 20 topics, as a share of the information of all responses about one linear predictor."""
 STEP_SIZE = 0.1
 LAST_EPOCHS, LAST_STEP_SIZE = 2, 0.05
@@ -107,14 +107,12 @@ class Recipe:
             alpha = min(max(length / (2.0 * spec.n_topics), LOWEST_ALPHA), HIGHEST_ALPHA)
         elif alpha is None:
             alpha = 1.0 / spec.n_topics
-        inner_share = inner_share_of(n_labelled)
-        many, few = START_ITERATIONS[spec.emphasis]
         return cls(
             alpha=float(alpha),
             topic_prior=TOPIC_PRIOR,
             weighting=weighting,
             ridge=RIDGE_SHARE * 20.0 / spec.n_topics,
-            start_iterations=min(few if inner_share > LEAST_INNER else many, spec.max_iter - 1),
+            start_iterations=min(START_ITERATIONS[spec.emphasis], spec.max_iter - 1),
             start_share=min(max(START_DOCUMENTS / max(n_labelled, 1), LEAST_START), 1.0),
             pull=PULL,
             step_size=STEP_SIZE,
@@ -122,7 +120,7 @@ class Recipe:
             tolerance=0.0 if has_classes else TOLERANCE[spec.emphasis],
             patience=PATIENCE,
             n_slices=N_SLICES,
-            inner_share=inner_share,
+            inner_share=inner_share_of(n_labelled),
             by_partition=n_partitions >= PARTITIONS_PER_SLICE * N_SLICES,
         )
 
