@@ -1,8 +1,8 @@
 """Rounds of conditional training on a large cluster: how busy they keep its workers, and what fewer of them cost.
 
-An epoch is 20 steps, each a round of the cluster. A step may take a twentieth of the documents of every partition, or every
-twentieth partition. The work of both is measured here, on a simulated corpus: seconds to read a partition, to work on a
-twentieth of it, and on the whole. Rounds are measured on two workers. From these follow the seconds of an epoch on
+An epoch is 20 steps, each a round of the cluster. A step may take a sixtieth of the documents of every partition, or every
+sixtieth partition. The work of both is measured here, on a simulated corpus: seconds to read a partition, to work on a
+sixtieth of it, and on the whole. Rounds are measured on two workers. From these follow the seconds of an epoch on
 ``--workers`` workers, each with its share of consecutive partitions, as the product places them. Busy is the share of the
 workers' time in which they would work, if a partition took no time to read.
 
@@ -28,7 +28,7 @@ from benchmarks.report import markdown
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional.conditional_fit import ConditionalFit
-from dslda.engine.conditional.recipe import N_SLICES, Recipe
+from dslda.engine.conditional.recipe import MOST_SLICES, N_STEPS, Recipe
 from dslda.engine.conditional.selection import Selection
 from dslda.engine.conditional.work import ConditionalPass, LengthPass
 from dslda.engine.dask.dask_executor import DaskExecutor
@@ -79,7 +79,7 @@ def main(arguments: argparse.Namespace) -> None:
     costs = _measured(arguments.tokens, arguments.topics)
     print(
         f"A partition of {arguments.tokens:,} tokens takes {costs.read:.3f} s to read, {costs.part:.3f} s of work for a "
-        f"twentieth of it, {costs.whole:.3f} s for all; a round {1e3 * costs.round:.0f} ms and {1e3 * costs.task:.1f} ms for "
+        f"sixtieth of it, {costs.whole:.3f} s for all; a round {1e3 * costs.round:.0f} ms and {1e3 * costs.task:.1f} ms for "
         "each task\n"
     )
     rows = [
@@ -91,7 +91,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 class Costs(NamedTuple):
-    """Seconds to read a partition, to work on it and on a twentieth of it, of a round, and of each task of a round."""
+    """Seconds to read a partition, to work on it and on a sixtieth of it, of a round, and of each task of a round."""
 
     read: float
     whole: float
@@ -105,8 +105,8 @@ def _epoch(n: int, n_workers: int, costs: Costs, *, by_partition: bool) -> dict[
     owners = np.arange(n) * n_workers // n
     work = costs.whole if by_partition else costs.part
     steps, reads, rounds = [], [], []
-    for number in range(N_SLICES):
-        chosen = range(number, n, N_SLICES) if by_partition else range(n)
+    for number in range(N_STEPS):
+        chosen = range(number, n, MOST_SLICES) if by_partition else range(n)
         most = int(np.bincount(owners[chosen]).max())
         steps.append(most * work)
         # reading goes on in another thread beside the work
@@ -116,11 +116,11 @@ def _epoch(n: int, n_workers: int, costs: Costs, *, by_partition: bool) -> dict[
     epoch = sum(steps) + sum(rounds)
     return {
         "partitions": n,
-        "layout": "every twentieth partition" if by_partition else "a twentieth of each partition",
+        "layout": "every sixtieth partition" if by_partition else "a sixtieth of each partition",
         "step": float(np.mean(steps)),
         "round": float(np.mean(rounds)),
         "epoch": epoch,
-        "busy": n * costs.whole / (n_workers * epoch),
+        "busy": N_STEPS / MOST_SLICES * n * costs.whole / (n_workers * epoch),
         "epoch_read": sum(reads) + sum(rounds),
     }
 
@@ -143,7 +143,7 @@ def _measured(n_tokens: int, n_topics: int) -> Costs:
         large, small = (CorpusSource(corpus, design=Design("y")).standardised(family) for corpus in corpora)
         initial = initial_parameters(large.n_terms, spec=spec, family=family, moments=STANDARDISED)
         initial = replace(initial, weighting=TermWeighting("sqrt", 1.0))
-        whole, part = ConditionalPass(), ConditionalPass(Selection(slice_of=(0, N_SLICES)))
+        whole, part = ConditionalPass(), ConditionalPass(Selection(slice_of=(0, MOST_SLICES)))
         started = time.perf_counter()
         large.load(0)
         read = time.perf_counter() - started
@@ -238,7 +238,7 @@ def _local(row: str, n_parts: int, n_topics: int) -> list[dict[str, Any]]:
                         if local
                         else "of the whole corpus",
                         "r2": r2(run.parameters),
-                        "rounds": 1 if local else N_SLICES,
+                        "rounds": 1 if local else N_STEPS,
                     }
                 )
     return rows

@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine import reduction
-from dslda.engine.conditional import recipe
+from dslda.engine.conditional import conditional_fit, recipe
 from dslda.engine.dask import publish
 from dslda.engine.dask.dask_executor import DaskExecutor
 from dslda.engine.dask.events import EventHub
@@ -96,8 +96,9 @@ def test_coefficients_that_suit_words_have_the_bits_of_one_process(
 def test_slices_of_whole_partitions_have_the_bits_of_one_process(
     problem: Any, digest_of: Any, in_process: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe, "N_SLICES", 4)
-    monkeypatch.setattr(recipe, "PARTITIONS_PER_SLICE", 3)
+    monkeypatch.setattr(recipe, "WHOLE_PARTITIONS", 10)
+    for module in (recipe, conditional_fit):
+        monkeypatch.setattr(module, "N_STEPS", 4)
     # as of many documents, where the last epochs follow the best one
     monkeypatch.setattr(recipe, "INNER_DOCUMENTS", 1)
     digests = set()

@@ -1,8 +1,9 @@
 """The loop of conditional training, and what a checkpoint keeps of it.
 
-A fit has a start by EM, in which the responses pull at the assignments, and epochs of steps down the exact gradient. An epoch
-visits every slice of the documents once; then the inner part says how well others are predicted. All of it is one sequence
-of passes of an executor, each a pure function of the parameters and the documents, so that a fit has the same bits anywhere.
+A fit has a start by EM, in which the responses pull at the assignments, and epochs of steps down the exact gradient. A step
+takes a slice of the documents; after every twenty the inner part says how well others are predicted. All of it is one
+sequence of passes of an executor, each a pure function of the parameters and the documents, so that a fit has the same bits
+anywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from dslda.engine.conditional.level_fit import LevelPass, level_corrections
-from dslda.engine.conditional.recipe import LAST_EPOCHS, LAST_STEP_SIZE, Recipe
+from dslda.engine.conditional.recipe import LAST_EPOCHS, LAST_STEP_SIZE, N_STEPS, Recipe
 from dslda.engine.conditional.remainder_fit import calibration
 from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
 from dslda.engine.driver import Checkpoints, FitResult, Unseen
@@ -288,7 +289,10 @@ class ConditionalFit:
             n_epochs, parameters = best.epoch, self._fresh()
             logger.info("training once more on all documents, for %s", number_of(n_epochs, "epoch"))
         else:
-            n_epochs, parameters = LAST_EPOCHS, best.parameters
+            n_epochs, parameters = (
+                max(LAST_EPOCHS, math.ceil(self._recipe.n_slices / N_STEPS)),
+                best.parameters,
+            )
             recipe = replace(recipe, step_size=LAST_STEP_SIZE)
             logger.info("training goes on with all documents, for %s", number_of(n_epochs, "epoch"))
         again = ConditionalFit(
@@ -412,8 +416,10 @@ class ConditionalFit:
         """One step down the gradient of one slice; return True at the end of an epoch."""
         assert self._sums is not None
         recipe, parameters = self._recipe, self.parameters
-        order = np.random.default_rng([self._spec.seed, self.n_epochs]).permutation(recipe.n_slices)
-        number = int(order[self._step])
+        # the slices in another order each time that all of them have been visited
+        visits, place = divmod(N_STEPS * self.n_epochs + self._step, recipe.n_slices)
+        order = np.random.default_rng([self._spec.seed, visits]).permutation(recipe.n_slices)
+        number = int(order[place])
         selection, partitions, share = recipe.outer, None, 1.0
         if recipe.by_partition:
             partitions = range(number, self._executor.n_partitions, recipe.n_slices)
@@ -435,7 +441,7 @@ class ConditionalFit:
             self._check(topics, new)
             self.parameters = replace(new, topics=topics)
         self._step += 1
-        if self._step < recipe.n_slices:
+        if self._step < N_STEPS:
             return False
         self._step = 0
         if not self._family.has_dispersion_floor:
@@ -444,7 +450,7 @@ class ConditionalFit:
             self.parameters = replace(self.parameters, delta=delta)
         self._dispersion = self._totals.dispersion
         self._center = self._totals.center(self.parameters)
-        self._record(self._judge(self.n_epochs + 1))
+        self._record(self._judge(self.n_epochs + 1), share=N_STEPS / recipe.n_slices)
         self._totals = _Totals.empty(self.parameters, self._family)
         return True
 

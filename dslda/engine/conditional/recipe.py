@@ -9,7 +9,7 @@ from dslda.variational.parameters import FitSpec
 from dslda.variational.term_weights import TermWeighting
 from dslda.wording import number_of
 
-__all__ = ["LAST_EPOCHS", "LAST_STEP_SIZE", "Recipe", "inner_share_of"]
+__all__ = ["LAST_EPOCHS", "LAST_STEP_SIZE", "N_STEPS", "Recipe", "inner_share_of"]
 
 START_ITERATIONS = {"themes": 9, "balance": 5, "prediction": 4}
 """Iterations of EM at the start, by emphasis. EM drives topics apart: the longer, the more they are themes of their own, and
@@ -30,9 +30,13 @@ STEP_SIZE = 0.1
 LAST_EPOCHS, LAST_STEP_SIZE = 2, 0.05
 """Epochs after the best one over all documents, the inner part included, and the size of their steps: topics learn of the
 others too, and shorter steps settle."""
-N_SLICES = 20
-PARTITIONS_PER_SLICE = 20
-"""Fewest partitions in a slice that is made of whole ones. With fewer, most workers of a large cluster would wait: an epoch
+N_STEPS = 20
+"""Steps of an epoch: few enough for the rounds of a cluster, and as good as many small batches (docs/benchmarks.md)."""
+SLICE_DOCUMENTS, MOST_SLICES = 400, 60
+"""About how many documents with a response a step of a large corpus takes, and the most slices. More documents make no better
+steps: imdb50k and clothing predict as well with three and two times as many, which take longer."""
+WHOLE_PARTITIONS = 400
+"""Fewest partitions of a corpus whose steps take whole ones. With fewer, most workers of a large cluster would wait: an epoch
 of 160 partitions on 50 workers takes half the time in parts of each, and of 400 as long (docs/benchmarks.md)."""
 LEAST_INNER, MOST_INNER, INNER_DOCUMENTS = 0.1, 0.3, 200
 """Bounds of the share of the documents in the inner part, and how many with a response it should have: one of 60 chooses the
@@ -67,7 +71,7 @@ class Recipe:
     patience : int
         Epochs without a better inner part after which training stops.
     n_slices : int
-        Steps of an epoch: few enough for the rounds of a cluster, and as good as many small batches (docs/benchmarks.md).
+        Slices of the documents; each step takes one. An epoch of a large corpus visits some of them, and the next goes on.
     inner_share : float
         Share of the documents in the inner part.
     by_partition : bool
@@ -119,9 +123,9 @@ class Recipe:
             epochs=EPOCHS,
             tolerance=0.0 if has_classes else TOLERANCE[spec.emphasis],
             patience=PATIENCE,
-            n_slices=N_SLICES,
+            n_slices=min(max(n_labelled // SLICE_DOCUMENTS, N_STEPS), MOST_SLICES),
             inner_share=inner_share_of(n_labelled),
-            by_partition=n_partitions >= PARTITIONS_PER_SLICE * N_SLICES,
+            by_partition=n_partitions >= WHOLE_PARTITIONS,
         )
 
     @property
@@ -154,7 +158,7 @@ class Recipe:
         )
         return (
             f"alpha {self.alpha:.3g}, term weights {self.weighting.name}, at most {number_of(self.epochs, 'epoch')} of "
-            f"{number_of(self.n_slices, 'step')} after {start}, chosen by the inner part: {self.inner_share:.0%} of the "
+            f"{number_of(N_STEPS, 'step')} after {start}, chosen by the inner part: {self.inner_share:.0%} of the "
             "documents, set aside to judge what the others have taught"
         )
 
