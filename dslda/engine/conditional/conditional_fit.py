@@ -19,7 +19,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from dslda.engine.conditional.level_fit import LevelPass, level_corrections
-from dslda.engine.conditional.recipe import LAST_EPOCHS, LAST_STEP_SIZE, N_STEPS, Recipe
+from dslda.engine.conditional.recipe import LAST_STEP_SIZE, N_STEPS, Recipe
 from dslda.engine.conditional.remainder_fit import calibration
 from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
 from dslda.engine.driver import Checkpoints, FitResult, Unseen
@@ -289,10 +289,9 @@ class ConditionalFit:
             n_epochs, parameters = best.epoch, self._fresh()
             logger.info("training once more on all documents, for %s", number_of(n_epochs, "epoch"))
         else:
-            n_epochs, parameters = (
-                max(LAST_EPOCHS, math.ceil(self._recipe.n_slices / N_STEPS)),
-                best.parameters,
-            )
+            n_epochs, parameters = self._recipe.last_epochs, best.parameters
+            if not n_epochs:
+                return best
             recipe = replace(recipe, step_size=LAST_STEP_SIZE)
             logger.info("training goes on with all documents, for %s", number_of(n_epochs, "epoch"))
         again = ConditionalFit(

@@ -34,7 +34,7 @@ from dslda.storage.location import Location
 from dslda.training.stability import stability_of_starts
 from dslda.training.train import train
 
-N, N_TERMS, N_STARTS = 320, 100, 3
+N, N_TERMS, N_STARTS, SEED = 320, 100, 3, 8
 BLOCK = simulate_corpus(N, 4, N_TERMS, mean_tokens=30, alpha=0.3, seed=2).block
 COUNTS = csr_array((BLOCK.counts, BLOCK.terms, BLOCK.indptr), shape=(N, N_TERMS))
 RESPONSE = BLOCK.responses["y"]
@@ -52,12 +52,12 @@ def fitted(**keywords: Any) -> Model:
 
 @pytest.fixture(scope="module")
 def several() -> Model:
-    return fitted(n_starts=N_STARTS, seed=5)
+    return fitted(n_starts=N_STARTS, seed=SEED)
 
 
 @pytest.fixture(scope="module")
 def alone() -> list[Model]:
-    return [fitted(seed=5 + i) for i in range(N_STARTS)]
+    return [fitted(seed=SEED + i) for i in range(N_STARTS)]
 
 
 def shown_among(several: Model, alone: list[Model]) -> int:
@@ -215,7 +215,7 @@ def test_starts_go_on_from_their_checkpoints(
         def __exit__(self, *_: Any) -> None: ...
 
     path = tmp_path / "fit"
-    keywords: dict[str, Any] = {"n_starts": N_STARTS, "seed": 5, "checkpoint": path}
+    keywords: dict[str, Any] = {"n_starts": N_STARTS, "seed": SEED, "checkpoint": path}
     with pytest.raises(Stop):
         fitted(progress=StopsInTheSecondStart(), **keywords)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fit", "fit-start-2"]
@@ -240,7 +240,7 @@ def test_ctrl_c_keeps_the_starts_that_are_complete(
         return run(self, *arguments, **keywords)
 
     monkeypatch.setattr(starts.Start, "run", interrupted)
-    model = fitted(n_starts=N_STARTS, seed=5)
+    model = fitted(n_starts=N_STARTS, seed=SEED)
     assert model.training.interrupted
     means = np.mean([each.predict(COUNTS) for each in alone[:2]], axis=0)
     assert_allclose(model.predict(COUNTS), means, rtol=1e-12)

@@ -118,7 +118,6 @@ def test_the_kernels_do_what_the_reference_says(n_topics: int) -> None:
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.usefixtures("exact")
 def test_extrapolation_saves_at_least_a_third_of_the_sweeps() -> None:
     documents, parameters = problem(3, 6, n=40)
     found = infer_words_of(weighted(documents, parameters), parameters, max_sweeps=2_000)
@@ -135,6 +134,7 @@ def test_extrapolation_saves_at_least_a_third_of_the_sweeps() -> None:
     assert found.n_sweeps.sum() < 0.67 * plain
 
 
+@pytest.mark.usefixtures("exact")
 def test_inference_of_counts_is_that_of_the_joint_model_without_a_response() -> None:
     documents, parameters = problem(3)
     parameters = replace(parameters, weighting=TermWeighting())
