@@ -25,7 +25,7 @@ from dslda.evaluation.rivals import TfidfRegression
 
 ROWS = ("movie_rating", "rating", "feedback", "ideology", "amendments", "cosponsors", "imdb_rating")
 SET_ASIDE = 0.1
-FEWEST, REPEATS = 2000, 10
+FEWEST, REPEATS = 10_000, 10
 COLUMNS = {
     "response": ("corpus, response", ""),
     "method": ("method", ""),
