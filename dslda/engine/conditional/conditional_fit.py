@@ -18,7 +18,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from dslda.engine.conditional.level_fit import LevelPass, level_corrections
+from dslda.engine.conditional.level_fit import LevelPass, level_corrections, level_shift
 from dslda.engine.conditional.recipe import LAST_STEP_SIZE, N_STEPS, Recipe
 from dslda.engine.conditional.remainder_fit import calibration
 from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
@@ -269,6 +269,11 @@ class ConditionalFit:
                 sums.counts, self._family, delta, dispersion=calibrated.dispersion
             )
             parameters, unseen = (replace(p, level_corrections=corrections) for p in (parameters, unseen))
+            if not self._recipe.refits:
+                # few documents are predicted too well by topics that have seen them to say what the level of others is
+                sums = self._run(parameters, LevelPass())
+                shift = level_shift(sums.counts, self._family, delta, corrections)
+                parameters = replace(parameters, eta=parameters.eta + shift)
         return parameters, statistics, ridge, Unseen(unseen, self._recipe.inner)
 
     def _measured(self, parameters: Parameters) -> tuple[ConditionalStatistics, Array]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dslda.engine.conditional.selection import Selection
+from dslda.engine.conditional.selection import ALL, Selection
 from dslda.engine.conditional.work import on_rows
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.families.base import Array, Family
@@ -19,7 +19,7 @@ from dslda.variational.parameter_parts import ParameterParts
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import ARRAY, Sums
 
-__all__ = ["LevelPass", "LevelSums", "level_corrections"]
+__all__ = ["LevelPass", "LevelSums", "level_corrections", "level_shift"]
 
 logger = logging.getLogger("dslda.engine")
 
@@ -34,13 +34,16 @@ LEAST_GAIN = 1.0
 PENALTY = 1.0
 """Precision of the prior of the corrections, which keeps them small where hardly any document tells of them."""
 
+FARTHEST_SHIFT = 1.0
+"""Longest shift of the linear predictors; what lies farther off is no matter of spread."""
+
 LOWEST = -0.9
 """Lowest slope of a correction; at -1 a level would keep its probability far away from the documents that have it."""
 
 
 @dataclass(slots=True, eq=False)
 class LevelSums(Sums):
-    """Weighted counts of the levels of the inner part around each point of `GRID`, shape (n_points, C)."""
+    """Weighted counts of the levels of some documents around each point of `GRID`, shape (n_points, C)."""
 
     counts: Array = field(default_factory=lambda: np.zeros((0, 0)), metadata=ARRAY)
 
@@ -49,7 +52,7 @@ class LevelSums(Sums):
 class LevelPass:
     """See `LevelSums`. A document counts for the two points around its linear predictor, the nearer the more."""
 
-    selection: Selection
+    selection: Selection = ALL
 
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
@@ -81,6 +84,32 @@ def _by_level(responses: Responses, family: Family, delta: Array) -> Array:
     if family.has_levels:
         return np.eye(len(family.cutpoints(delta)) + 1)[responses.codes]
     return np.column_stack([responses.aux - responses.y, responses.y])
+
+
+def level_shift(counts: Array, family: Family, delta: Array, corrections: Array | None) -> float:
+    """What is added to the linear predictors, so that documents have their mean level; `counts` are those of all documents.
+
+    Topics that were trained on since the inner part was predicted have another spread, and with it another mean response.
+    """
+    from scipy.optimize import brentq
+
+    seen = np.flatnonzero(counts.sum(axis=1))
+    if not len(seen):
+        return 0.0
+    levels, totals = np.arange(counts.shape[1], dtype=np.float64), counts[seen].sum(axis=1)
+    observed, middle = float((counts[seen] @ levels).sum()), level_middle(family, delta)
+
+    def excess(shift: float) -> float:
+        x = GRID[seen] + shift
+        chances = family.probabilities(x + middle, np.zeros(len(x)), delta)
+        assert chances is not None
+        if corrections is not None:
+            chances = corrected(chances, correction_features(x), corrections)
+        return float(totals @ (chances @ levels)) - observed
+
+    if not excess(-FARTHEST_SHIFT) < 0.0 < excess(FARTHEST_SHIFT):
+        return 0.0
+    return float(brentq(excess, -FARTHEST_SHIFT, FARTHEST_SHIFT, xtol=1e-12))
 
 
 def level_corrections(counts: Array, family: Family, delta: Array, *, dispersion: float) -> Array | None:

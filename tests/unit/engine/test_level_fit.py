@@ -136,6 +136,13 @@ def test_a_fit_learns_probabilities_that_no_logit_has(bent: tuple[csr_array, np.
     np.testing.assert_array_equal(model.predict(counts[~train]), probability[:, 1])
 
 
+def test_the_training_documents_have_their_mean(bent: tuple[csr_array, np.ndarray, np.ndarray]) -> None:
+    counts, y, _ = bent
+    model = dslda.train(counts, response=y, family="binomial", n_topics=4)
+    # the grid is fine, but not infinitely so
+    assert model.predict(counts).mean() == pytest.approx(y.mean(), abs=1e-4)
+
+
 def test_no_known_word_has_the_base_rate(bent: tuple[csr_array, np.ndarray, np.ndarray]) -> None:
     counts, y, _ = bent
     model = dslda.train(counts, response=y, family="binomial", n_topics=2, remainder=False)
