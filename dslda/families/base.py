@@ -36,6 +36,7 @@ __all__ = [
     "Interval",
     "ResponseMoments",
     "ScalarFunction",
+    "expected_level",
     "mean_of_exp",
     "normal_expectation",
 ]
@@ -419,6 +420,13 @@ def mean_of_exp(m: Array, v: Array) -> Array:
     """
     mean: Array = np.exp(np.clip(m + 0.5 * v, -700.0, 700.0))
     return mean
+
+
+def expected_level(probabilities: Array, numbers: Array) -> Array:
+    """The expected number of each document, by the probabilities of the numbers, shape (D, C)."""
+    # a matrix product would have other bits for a document alone than among others
+    expected: Array = np.einsum("dc,c->d", probabilities, numbers)
+    return expected
 
 
 def normal_expectation(function: Callable[[Array], Array], m: Array, v: Array) -> Array:

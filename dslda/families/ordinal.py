@@ -9,7 +9,7 @@ from numba import boolean, float64, njit, types
 from scipy import special
 
 from dslda.exceptions import InputError
-from dslda.families.base import Array, Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.base import Array, Family, Interval, ResponseMoments, expected_level, normal_expectation
 from dslda.families.scalars import bounded_exp, response_function, sigmoid, softplus
 
 __all__ = ["Ordinal"]
@@ -113,7 +113,7 @@ class Ordinal(Family):
 
     def mean(self, m: Array, v: Array, delta: Array) -> Array:
         probabilities = self.probabilities(m, v, delta)
-        return probabilities @ np.arange(probabilities.shape[1], dtype=np.float64)
+        return expected_level(probabilities, np.arange(probabilities.shape[1], dtype=np.float64))
 
     def probabilities(self, m: Array, v: Array, delta: Array) -> Array:
         """Probability of each level for documents whose omega has mean `m` and variance `v`, shapes (D,).

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dslda.evaluation.intervals import FEWEST, check_level
 from dslda.exceptions import InputError
+from dslda.families.base import expected_level
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
 from dslda.prediction.record_counting import CountedBlock, no_documents
@@ -185,7 +186,7 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         # argmax takes the first of equals
         prediction: NDArray[Any] = np.array(classes, dtype=object)[chances.argmax(axis=1)]
     elif numbers is not None and probabilities is not None:
-        prediction = probabilities @ numbers
+        prediction = expected_level(probabilities, numbers)
     else:
         prediction = record.scaling.to_user(mean)
         if record.design.trials and extras is not None:
@@ -249,7 +250,7 @@ def _expected(record: ModelRecord, counted: CountedBlock) -> _Expected:
     mean = family.mean(omega, variance, parameters.delta)
     probabilities = level_probabilities(omega, variance, family, parameters)
     if parameters.level_corrections is not None and probabilities is not None:
-        mean = np.einsum("dc,c->d", probabilities, np.arange(probabilities.shape[1], dtype=np.float64))
+        mean = expected_level(probabilities, np.arange(probabilities.shape[1], dtype=np.float64))
     unknown = posterior.n_known_tokens == 0
     if base is not None and parameters.n_classes is None and unknown.any():
         # the base rate takes no corrections, and that of levels has cutpoints of its own

@@ -269,6 +269,14 @@ def test_mean_of_a_log_link_is_closer_to_the_exact_product_than_the_delta_method
     assert abs(mean - exact) < 0.5 * abs(math.exp(m) * (1 + v / 2) - exact)
 
 
+def test_the_expected_level_of_a_document_has_the_same_bits_alone() -> None:
+    omega = np.random.default_rng(2).normal(0.0, 3.0, 50)
+    family, delta = get_family("ordinal"), np.linspace(-1.0, 0.5, 8)
+    together = family.mean(omega, np.zeros(50), delta)
+    alone = [family.mean(omega[[d]], np.zeros(1), delta)[0] for d in range(50)]
+    np.testing.assert_array_equal(alone, together)
+
+
 def test_level_probabilities_sum_to_one_and_give_the_mean() -> None:
     family, delta = get_family("ordinal"), np.array([0.3, -1.0])
     m, v = np.array([-40.0, -1.0, 0.5, 40.0]), np.array([0.0, 0.5, 9.0, 2.0])
