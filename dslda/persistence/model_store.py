@@ -178,6 +178,13 @@ def read_model(
                 remedy="train again",
             )
 
+    def corrections(start: _ModelArrays) -> NDArray[np.float64] | None:
+        if classes is not None:
+            return start.optional("level_corrections", (len(classes) - 1, 3), least=-np.inf)
+        # two classes, or as many levels as there are cutpoints and one more
+        other = None if fields["spec"].family == "binomial" else (n_delta + 1, 3)
+        return start.optional("level_corrections", (1, 3), other, least=-np.inf)
+
     def parameters(start: _ModelArrays) -> Parameters:
         topics = np.ascontiguousarray(start.take("topics", (n_topics, manifest.n_terms), least=0.0).T)
         topics.setflags(write=False)
@@ -194,8 +201,7 @@ def read_model(
             else None,
             weighting=manifest.weighting,
             remainder=_remainder(start, (manifest.n_terms, *per_class), (n_topics, *per_class)),
-            # of two classes, or of as many levels as there are cutpoints and one more
-            level_corrections=start.optional("level_corrections", (1, 3), (n_delta + 1, 3)),
+            level_corrections=corrections(start),
         )
 
     def base(start: _ModelArrays) -> NDArray[np.float64] | None:
@@ -334,13 +340,18 @@ class _ModelArrays:
         return array.astype(np.int64)
 
     def optional(
-        self, name: str, shape: tuple[int, ...], other: tuple[int, ...] | None = None
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        other: tuple[int, ...] | None = None,
+        *,
+        least: float | None = None,
     ) -> NDArray[np.float64] | None:
         """An array as from :meth:`take`, which may have the `other` shape; None if the model lacks it."""
         if name not in self:
             return None
         is_other = other is not None and self.arrays[self.prefix + name].shape == other
-        return self.take(name, other if is_other and other is not None else shape)
+        return self.take(name, other if is_other and other is not None else shape, least=least)
 
 
 def _remainder(stored: _ModelArrays, words: tuple[int, ...], expected: tuple[int, ...]) -> Remainder | None:

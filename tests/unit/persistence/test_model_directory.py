@@ -269,6 +269,29 @@ def test_topics_that_are_distributions_need_the_sums_of_their_parameters(
         read_model(tmp_path / "a.model")
 
 
+@pytest.mark.parametrize("classes", [None, ("no", "yes")])
+@pytest.mark.parametrize(
+    ("corrections", "message"),
+    [
+        (np.ones((2, 3)), r"'level_corrections' must be float64 of shape \(1, 3\)"),
+        (np.array([[0.1, np.nan, 0.2]]), "'level_corrections' has values that no model can have"),
+    ],
+)
+def test_corrections_that_no_classes_can_have_are_refused(
+    tmp_path: Path, classes: tuple[str, ...] | None, corrections: np.ndarray, message: str
+) -> None:
+    record = a_record()
+    spoilt = replace(
+        record,
+        spec=replace(record.spec, family="binomial"),
+        classes=classes,
+        parameters=replace(record.parameters, level_corrections=corrections),
+    )
+    write_model(spoilt, tmp_path / "a.model")
+    with pytest.raises(FormatError, match=message):
+        read_model(tmp_path / "a.model")
+
+
 @pytest.mark.parametrize("values", [np.ones(2), np.array([0.5, -0.1, 1.0]), np.array([0.5, np.nan, 1.0])])
 def test_a_stability_that_no_topics_can_have_is_refused(tmp_path: Path, values: np.ndarray) -> None:
     record = a_record_of_starts()
