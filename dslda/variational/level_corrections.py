@@ -24,9 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["corrected", "correction_features", "level_middle", "level_probabilities", "takes_corrections"]
 
 
-def takes_corrections(family: Family) -> bool:
-    """True for a response with one linear predictor for several levels: two classes, or ordered levels."""
-    return family.has_levels or family.max_classes == 2
+def takes_corrections(family: Family, delta: Array) -> bool:
+    """True for a response with one linear predictor for several levels: two classes, or ordered levels.
+
+    An own family of two classes need not say their probabilities, and then has none to correct.
+    """
+    if not (family.has_levels or family.max_classes == 2):
+        return False
+    return family.probabilities(np.zeros(1), np.zeros(1), delta) is not None
 
 
 def level_middle(family: Family, delta: Array) -> float:

@@ -262,7 +262,7 @@ class ConditionalFit:
         ridge = self._ridged(statistics.curvature).ridge
         assert ridge is not None
         parameters = replace(parameters, delta=delta)
-        if not at_once and takes_corrections(self._family):
+        if not at_once and takes_corrections(self._family, delta):
             unseen = replace(unseen, delta=delta)
             sums = self._run(unseen, LevelPass(self._recipe.inner), share=self._recipe.inner_share)
             corrections = level_corrections(

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 import dslda
 from dslda.engine.conditional.level_fit import GRID, level_corrections
+from dslda.families.base import Array
 from dslda.families.binomial import Binomial
 from dslda.families.ordinal import Ordinal
 from dslda.variational.level_corrections import corrected, correction_features, level_middle
@@ -149,3 +150,27 @@ def test_no_known_word_has_the_base_rate(bent: tuple[csr_array, np.ndarray, np.n
     assert model.record.parameters.level_corrections is not None
     nothing = csr_array((1, counts.shape[1]), dtype=np.int32)
     assert model.predict(nothing)[0] == pytest.approx(y.mean(), rel=1e-6)
+
+
+class OfTheMean(Binomial):
+    """A response of two classes whose family says its mean alone, as an own one may."""
+
+    name = "of_the_mean"
+    auxiliary = ""
+
+    def probabilities(self, m: Array, v: Array, delta: Array) -> None:
+        return None
+
+    def variance(self, mean: Array, delta: Array, aux: Array) -> None:
+        return None
+
+
+def test_an_own_family_without_probabilities_has_none_to_correct(
+    bent: tuple[csr_array, np.ndarray, np.ndarray],
+) -> None:
+    counts, y, _ = (rows[:600] for rows in bent)
+    model = dslda.train(
+        counts, response=y, family=OfTheMean(), objective="conditional", n_topics=2, remainder=False
+    )
+    assert model.record.parameters.level_corrections is None
+    assert np.isfinite(model.predict(counts)).all()
