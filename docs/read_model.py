@@ -169,7 +169,8 @@ def expected(manifest, arrays, topics, terms, counts, added):
     logits = mean + nodes * math.sqrt(max(variance, 0.0))
     if terms and "level_corrections" in arrays:  # of conditional training, which has no variance
         a, b, d = arrays["level_corrections"][0]
-        logits = logits + a - b * np.logaddexp(0.0, -logits) + d * np.logaddexp(0.0, logits)
+        x = np.clip(logits, -20.0, 20.0)
+        logits = logits + a - b * np.logaddexp(0.0, -x) + d * np.logaddexp(0.0, x)
     return gamma, shares @ (1.0 / (1.0 + np.exp(-logits))) / shares.sum()
 
 

@@ -6,8 +6,9 @@ the sigmoid, level c has the probability
 
     q_c proportional to p_c exp(a_c + b_c log s(x) + d_c log s(-x)),    a and b of the lowest level and d of the highest are 0
 
-where p_c is the family's. For two classes this is the beta calibration of Kull, Silva Filho and Flach (2017). With b and d
-above -1 the lowest and the highest level still have all of the probability far below and far above the middle.
+where p_c is the family's, and x stays at 20 above that, and at -20 below. For two classes this is the beta calibration of
+Kull, Silva Filho and Flach (2017). With b and d above -1 the lowest and the highest level still have all of the probability
+far below and far above the middle.
 """
 
 from __future__ import annotations
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
     from dslda.families.base import Array, Family
     from dslda.variational.parameters import Parameters
 
-__all__ = ["corrected", "correction_features", "level_middle", "level_probabilities", "takes_corrections"]
+__all__ = [
+    "FARTHEST",
+    "corrected",
+    "correction_features",
+    "level_middle",
+    "level_probabilities",
+    "takes_corrections",
+]
+
+
+FARTHEST = 20.0
+"""Linear predictor, less the middle, from which on corrections stay the same. Hardly a response lies there, and farther out
+the digits of small probabilities are lost, which corrections would multiply."""
 
 
 def takes_corrections(family: Family, delta: Array) -> bool:
@@ -42,6 +55,7 @@ def level_middle(family: Family, delta: Array) -> float:
 
 def correction_features(x: Array) -> Array:
     """What the corrections are multiplied by, shape (D, 3), for linear predictors less their middle."""
+    x = np.clip(x, -FARTHEST, FARTHEST)
     return np.column_stack([np.ones(len(x)), special.log_expit(x), special.log_expit(-x)])
 
 

@@ -14,7 +14,7 @@ from dslda.engine.data.training_view import TrainingBlock
 from dslda.families.base import Array, Family
 from dslda.variational.conditional.loss import Responses, predictors
 from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
-from dslda.variational.level_corrections import corrected, correction_features, level_middle
+from dslda.variational.level_corrections import FARTHEST, corrected, correction_features, level_middle
 from dslda.variational.parameter_parts import ParameterParts
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import ARRAY, Sums
@@ -24,7 +24,7 @@ __all__ = ["LevelPass", "LevelSums", "level_corrections", "level_shift"]
 logger = logging.getLogger("dslda.engine")
 
 STEP = 0.05
-GRID: Array = np.arange(-400, 401, dtype=np.float64) * STEP
+GRID: Array = np.arange(-round(FARTHEST / STEP), round(FARTHEST / STEP) + 1, dtype=np.float64) * STEP
 """Linear predictors, less the middle of the cutpoints, around which responses are counted. Corrections depend on these
 alone, so one pass over the documents is enough to find them."""
 
@@ -36,6 +36,9 @@ PENALTY = 1.0
 
 FARTHEST_SHIFT = 1.0
 """Longest shift of the linear predictors; what lies farther off is no matter of spread."""
+
+NOISE = 1e-7
+"""Fall of the expected level from a point to the next that rounding may make."""
 
 LOWEST = -0.9
 """Lowest slope of a correction; at -1 a level would keep its probability far away from the documents that have it."""
@@ -131,11 +134,12 @@ def level_corrections(counts: Array, family: Family, delta: Array, *, dispersion
     seen = np.flatnonzero(counts.sum(axis=1))
     if not len(seen):
         return None
-    x = GRID[seen[0] : seen[-1] + 1]
-    probabilities = family.probabilities(x + level_middle(family, delta), np.zeros(len(x)), delta)
-    assert probabilities is not None
-    features = correction_features(x)
-    observed = counts[seen[0] : seen[-1] + 1] / max(dispersion, 1.0)
+    family_has = family.probabilities(GRID + level_middle(family, delta), np.zeros(len(GRID)), delta)
+    assert family_has is not None
+    everywhere = correction_features(GRID)
+    rows = slice(seen[0], seen[-1] + 1)
+    probabilities, features = family_has[rows], everywhere[rows]
+    observed = counts[rows] / max(dispersion, 1.0)
     totals = observed.sum(axis=1, keepdims=True)
 
     def log_likelihood(chances: Array) -> float:
@@ -159,8 +163,9 @@ def level_corrections(counts: Array, family: Family, delta: Array, *, dispersion
     corrections: Array = found.x.reshape(-1, 3)
     chances = corrected(probabilities, features, corrections)
     gain = log_likelihood(chances) - log_likelihood(probabilities)
-    expected = chances @ np.arange(n_steps + 1, dtype=np.float64)
-    if not gain >= LEAST_GAIN * corrections.size or np.any(np.diff(expected) < 0.0):
+    # also where no document of the inner part lies: others may
+    expected = corrected(family_has, everywhere, corrections) @ np.arange(n_steps + 1, dtype=np.float64)
+    if not gain >= LEAST_GAIN * corrections.size or np.any(np.diff(expected) < -NOISE):
         return None
     logger.info("probabilities are corrected by the inner part, whose log-likelihood gains %.3g", gain)
     return corrections

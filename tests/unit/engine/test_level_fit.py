@@ -102,6 +102,26 @@ def test_few_or_scattered_responses_have_no_corrections() -> None:
     assert level_corrections(np.zeros_like(counts), Binomial(), np.ones(1), dispersion=1.0) is None
 
 
+def test_the_expected_level_falls_nowhere_not_even_where_the_inner_part_has_nothing() -> None:
+    """These rise over all points with counts, and fall below them."""
+    counts = np.zeros((len(GRID), LEVELS))
+    seen = slice(394, 422)
+    corrections = np.array([[0.2, -0.8, -0.3], [-0.7, 0.4, 3.4], [-0.2, 0.7, 1.5]])
+    counts[seen] = 200.0 * probabilities("ordinal", GRID[seen], corrections)
+    assert level_corrections(counts, Ordinal(), DELTA, dispersion=1.0) is None
+
+
+@pytest.mark.parametrize("name", ["binomial", "ordinal"])
+def test_corrections_multiply_no_rounding_of_small_probabilities(name: str) -> None:
+    """From 36 on the digits of 1 - s(x) are few, and then there are none."""
+    corrections = np.full((1 if name == "binomial" else LEVELS - 1, 3), [0.0, -0.9, -0.9])
+    x = np.linspace(-60.0, 60.0, 2401)
+    q = probabilities(name, x, corrections)
+    assert np.diff(q @ np.arange(q.shape[1])).min() > -1e-7
+    lowest, highest = q[0, 0], q[-1, -1]
+    np.testing.assert_allclose([lowest, highest], 1.0, rtol=1e-9)
+
+
 @pytest.fixture(scope="module")
 def bent() -> tuple[csr_array, np.ndarray, np.ndarray]:
     """Documents of good and bad words, whose chance of a yes falls slowly below the middle and rises fast above it."""
