@@ -179,11 +179,12 @@ def read_model(
             )
 
     def corrections(start: _ModelArrays) -> NDArray[np.float64] | None:
-        if classes is not None:
-            return start.optional("level_corrections", (len(classes) - 1, 3), least=-np.inf)
-        # two classes, or as many levels as there are cutpoints and one more
-        other = None if fields["spec"].family == "binomial" else (n_delta + 1, 3)
-        return start.optional("level_corrections", (1, 3), other, least=-np.inf)
+        # numbers have no names: two of them, or as many levels as there are cutpoints and one more
+        by_family = {"binomial": (1, 3), "ordinal": (n_delta + 1, 3)}.get(fields["spec"].family)
+        named = by_family if classes is None else (len(classes) - 1, 3)
+        # an own family may have either
+        shapes = ((1, 3), (n_delta + 1, 3)) if named is None else (named,)
+        return start.optional("level_corrections", *shapes, least=-np.inf)
 
     def parameters(start: _ModelArrays) -> Parameters:
         topics = np.ascontiguousarray(start.take("topics", (n_topics, manifest.n_terms), least=0.0).T)

@@ -269,21 +269,23 @@ def test_topics_that_are_distributions_need_the_sums_of_their_parameters(
         read_model(tmp_path / "a.model")
 
 
-@pytest.mark.parametrize("classes", [None, ("no", "yes")])
 @pytest.mark.parametrize(
-    ("corrections", "message"),
+    ("family", "classes", "corrections", "message"),
     [
-        (np.ones((2, 3)), r"'level_corrections' must be float64 of shape \(1, 3\)"),
-        (np.array([[0.1, np.nan, 0.2]]), "'level_corrections' has values that no model can have"),
+        ("binomial", None, np.ones((2, 3)), r"'level_corrections' must be float64 of shape \(1, 3\)"),
+        ("binomial", ("no", "yes"), np.ones((2, 3)), r"must be float64 of shape \(1, 3\)"),
+        ("ordinal", None, np.ones((1, 3)), r"must be float64 of shape \(2, 3\)"),
+        ("ordinal", ("low", "medium", "high"), np.ones((1, 3)), r"must be float64 of shape \(2, 3\)"),
+        ("binomial", None, np.full((1, 3), np.nan), "'level_corrections' has values that no model can have"),
     ],
 )
 def test_corrections_that_no_classes_can_have_are_refused(
-    tmp_path: Path, classes: tuple[str, ...] | None, corrections: np.ndarray, message: str
+    tmp_path: Path, family: str, classes: tuple[str, ...] | None, corrections: np.ndarray, message: str
 ) -> None:
     record = a_record()
     spoilt = replace(
         record,
-        spec=replace(record.spec, family="binomial"),
+        spec=replace(record.spec, family=family),
         classes=classes,
         parameters=replace(record.parameters, level_corrections=corrections),
     )
