@@ -247,9 +247,10 @@ def _expected(record: ModelRecord, counted: CountedBlock) -> _Expected:
     family, parameters, base = record.family, record.parameters, record.base
     posterior, extras = _inferred(record, counted)
     omega, variance = _linear_predictor(record, posterior, extras)
-    mean = family.mean(omega, variance, parameters.delta)
     probabilities = level_probabilities(omega, variance, family, parameters)
-    if parameters.level_corrections is not None and probabilities is not None:
+    if parameters.level_corrections is None or probabilities is None:
+        mean = family.mean(omega, variance, parameters.delta)
+    else:
         mean = expected_level(probabilities, np.arange(probabilities.shape[1], dtype=np.float64))
     unknown = posterior.n_known_tokens == 0
     if base is not None and parameters.n_classes is None and unknown.any():

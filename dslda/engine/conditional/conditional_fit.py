@@ -264,17 +264,23 @@ class ConditionalFit:
         parameters = replace(parameters, delta=delta)
         if not at_once and takes_corrections(self._family, delta):
             unseen = replace(unseen, delta=delta)
-            sums = self._run(unseen, LevelPass(self._recipe.inner), share=self._recipe.inner_share)
-            corrections = level_corrections(
-                sums.counts, self._family, delta, dispersion=calibrated.dispersion
-            )
-            parameters, unseen = (replace(p, level_corrections=corrections) for p in (parameters, unseen))
-            if not self._recipe.refits:
-                # few documents are predicted too well by topics that have seen them to say what the level of others is
-                sums = self._run(parameters, LevelPass())
-                shift = level_shift(sums.counts, self._family, delta, corrections)
-                parameters = replace(parameters, eta=parameters.eta + shift)
+            parameters, unseen = self._corrected(parameters, unseen, calibrated.dispersion)
         return parameters, statistics, ridge, Unseen(unseen, self._recipe.inner)
+
+    def _corrected(
+        self, parameters: Parameters, unseen: Parameters, dispersion: float
+    ) -> tuple[Parameters, Parameters]:
+        """Both with the corrections to the probabilities of levels that `unseen` needs for the inner part."""
+        family, delta, inner = self._family, unseen.delta, self._recipe.inner
+        sums = self._run(unseen, LevelPass(inner), share=self._recipe.inner_share)
+        corrections = level_corrections(sums.counts, family, delta, dispersion=dispersion)
+        parameters, unseen = (replace(p, level_corrections=corrections) for p in (parameters, unseen))
+        if not self._recipe.refits:
+            # few documents are predicted too well by topics that have seen them to say what the level of others is
+            sums = self._run(parameters, LevelPass())
+            shift = level_shift(sums.counts, family, delta, corrections)
+            parameters = replace(parameters, eta=parameters.eta + shift)
+        return parameters, unseen
 
     def _measured(self, parameters: Parameters) -> tuple[ConditionalStatistics, Array]:
         """Sums over all documents, and one step of the family's own parameters."""
@@ -291,15 +297,25 @@ class ConditionalFit:
         """The same after epochs over all documents, the inner part included: a few more, or where that is large all again."""
         recipe = replace(self._recipe, inner_share=0.0)
         if self._recipe.refits:
-            n_epochs, parameters = best.epoch, self._fresh()
+            n_epochs = best.epoch
             logger.info("training once more on all documents, for %s", number_of(n_epochs, "epoch"))
-        else:
-            n_epochs, parameters = self._recipe.last_epochs, best.parameters
-            if not n_epochs:
-                return best
-            recipe = replace(recipe, step_size=LAST_STEP_SIZE)
+            again = self._another(self._fresh(), recipe)
+        elif recipe.last_epochs:
+            n_epochs = recipe.last_epochs
             logger.info("training goes on with all documents, for %s", number_of(n_epochs, "epoch"))
-        again = ConditionalFit(
+            again = self._another(best.parameters, replace(recipe, step_size=LAST_STEP_SIZE))
+            again._dispersion, again._mass = self._dispersion, self._mass
+            again._seed_counts = self._seed_counts
+            again._settle(1)
+        else:
+            return best
+        while not again.has_settled_start or again.n_epochs < n_epochs:
+            again.advance()
+        return replace(best, parameters=again.parameters, center=again._center)
+
+    def _another(self, parameters: Parameters, recipe: Recipe) -> ConditionalFit:
+        """A fit to the same documents that begins with these parameters."""
+        return ConditionalFit(
             self._executor,
             parameters,
             family=self._family,
@@ -308,16 +324,6 @@ class ConditionalFit:
             fresh=self._fresh,
             seeds=self._seeds,
         )
-        if not self._recipe.refits:
-            again._dispersion, again._mass, again._seed_counts = (
-                self._dispersion,
-                self._mass,
-                self._seed_counts,
-            )
-            again._settle(1)
-        while not again.has_settled_start or again.n_epochs < n_epochs:
-            again.advance()
-        return replace(best, parameters=again.parameters, center=again._center)
 
     def _run(
         self,

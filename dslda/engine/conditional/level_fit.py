@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dslda.engine.conditional.selection import ALL, Selection
-from dslda.engine.conditional.work import on_rows
+from dslda.engine.conditional.work import on_predictors
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.families.base import Array, Family
-from dslda.variational.conditional.loss import Responses, predictors
-from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
+from dslda.variational.conditional.loss import Responses
 from dslda.variational.level_corrections import FARTHEST, corrected, correction_features, level_middle
 from dslda.variational.parameter_parts import ParameterParts
 from dslda.variational.parameters import FitSpec, Parameters
@@ -60,14 +59,11 @@ class LevelPass:
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> LevelSums:
-        started = time.thread_time()
-        chosen = self.selection.of(block)
-
-        def counted(documents: WeightedDocuments, own: Parameters) -> LevelSums:
-            responses = Responses.of(chosen.y, chosen.extras)
-            posterior = infer_words_of(documents, own, max_sweeps=spec.max_sweeps)
-            x = predictors(posterior.zbar, responses, own, documents) - level_middle(family, own.delta)
-            rows = responses.labelled & (posterior.length > 0.0) & np.isfinite(x)
+        def counted(
+            responses: Responses, omega: Array, known: NDArray[np.bool_], own: Parameters
+        ) -> LevelSums:
+            x = omega - level_middle(family, own.delta)
+            rows = responses.labelled & known & np.isfinite(x)
             place = (np.clip(x[rows], GRID[0], GRID[-1]) - GRID[0]) / STEP
             below = np.minimum(place.astype(np.int64), len(GRID) - 2)
             mass = responses.weight[rows, np.newaxis] * _by_level(responses, family, own.delta)[rows]
@@ -77,9 +73,7 @@ class LevelPass:
             np.add.at(counts, below + 1, mass * share)
             return LevelSums(counts=counts)
 
-        sums = on_rows(chosen, parameters, counted)
-        sums.n_documents, sums.seconds = chosen.n_documents, time.thread_time() - started
-        return sums
+        return on_predictors(self.selection.of(block), parameters, spec, counted)
 
 
 def _by_level(responses: Responses, family: Family, delta: Array) -> Array:
@@ -87,6 +81,13 @@ def _by_level(responses: Responses, family: Family, delta: Array) -> Array:
     if family.has_levels:
         return np.eye(len(family.cutpoints(delta)) + 1)[responses.codes]
     return np.column_stack([responses.aux - responses.y, responses.y])
+
+
+def _of_family(x: Array, family: Family, delta: Array) -> Array:
+    """The family's probabilities of the levels for linear predictors less their middle, shape (D, C)."""
+    probabilities = family.probabilities(x + level_middle(family, delta), np.zeros(len(x)), delta)
+    assert probabilities is not None
+    return probabilities
 
 
 def level_shift(counts: Array, family: Family, delta: Array, corrections: Array | None) -> float:
@@ -100,12 +101,11 @@ def level_shift(counts: Array, family: Family, delta: Array, corrections: Array 
     if not len(seen):
         return 0.0
     levels, totals = np.arange(counts.shape[1], dtype=np.float64), counts[seen].sum(axis=1)
-    observed, middle = float((counts[seen] @ levels).sum()), level_middle(family, delta)
+    observed = float((counts[seen] @ levels).sum())
 
     def excess(shift: float) -> float:
         x = GRID[seen] + shift
-        chances = family.probabilities(x + middle, np.zeros(len(x)), delta)
-        assert chances is not None
+        chances = _of_family(x, family, delta)
         if corrections is not None:
             chances = corrected(chances, correction_features(x), corrections)
         return float(totals @ (chances @ levels)) - observed
@@ -134,8 +134,7 @@ def level_corrections(counts: Array, family: Family, delta: Array, *, dispersion
     seen = np.flatnonzero(counts.sum(axis=1))
     if not len(seen):
         return None
-    family_has = family.probabilities(GRID + level_middle(family, delta), np.zeros(len(GRID)), delta)
-    assert family_has is not None
+    family_has = _of_family(GRID, family, delta)
     everywhere = correction_features(GRID)
     rows = slice(seen[0], seen[-1] + 1)
     probabilities, features = family_has[rows], everywhere[rows]

@@ -17,8 +17,9 @@ from dslda.engine.data.training_view import TrainingBlock
 
 __all__ = ["ALL", "Selection", "document_hashes"]
 
+_HASHES: WeakKeyDictionary[TrainingBlock, NDArray[np.uint64]] = WeakKeyDictionary()
 _DRAWS: WeakKeyDictionary[TrainingBlock, dict[np.uint64, NDArray[np.uint64]]] = WeakKeyDictionary()
-"""Hashes of the blocks in memory by salt, since a fit selects from each block hundreds of times."""
+"""Hashes of the blocks in memory, and draws from them by salt, since a fit selects from each block hundreds of times."""
 
 _INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _SAMPLE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
@@ -72,7 +73,10 @@ def _draws(block: TrainingBlock, salt: np.uint64) -> NDArray[np.uint64]:
     """A hash of each document of the block for one purpose, independent of those for others."""
     draws = _DRAWS.setdefault(block, {})
     if salt not in draws:
-        draws[salt] = mixed(document_hashes(block.indptr, block.terms, block.counts) ^ salt)
+        hashes = _HASHES.get(block)
+        if hashes is None:
+            hashes = _HASHES[block] = document_hashes(block.indptr, block.terms, block.counts)
+        draws[salt] = mixed(hashes ^ salt)
     return draws[salt]
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "LengthPass",
     "LengthSums",
     "PulledPass",
+    "on_predictors",
     "on_rows",
 ]
 
@@ -142,17 +143,13 @@ class InnerPass:
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> InnerSums:
-        started = time.thread_time()
-        chosen = self.selection.of(block)
-
-        def measured(documents: WeightedDocuments, own: Parameters) -> InnerSums:
-            responses = Responses.of(chosen.y, chosen.extras)
-            posterior = infer_words_of(documents, own, max_sweeps=spec.max_sweeps)
-            omega = predictors(posterior.zbar, responses, own, documents)
+        def measured(
+            responses: Responses, omega: Array, known: NDArray[np.bool_], own: Parameters
+        ) -> InnerSums:
             one = omega.ndim == 1
             offset = responses.offset if one else responses.offset[:, np.newaxis]
             center = (float(self.center[0]) if one else self.center) + offset
-            counted = responses.labelled & (posterior.length > 0.0)
+            counted = responses.labelled & known
             weight = responses.weight[counted]
             sums = InnerSums(log_likelihood=np.zeros(len(self.slopes)), weight=float(weight.sum()))
             stretched = np.multiply.outer(self.slopes, omega - center) + center
@@ -161,9 +158,7 @@ class InnerPass:
             sums.log_likelihood += values[:, counted] @ weight
             return sums
 
-        sums = on_rows(chosen, parameters, measured)
-        sums.n_documents, sums.seconds = chosen.n_documents, time.thread_time() - started
-        return sums
+        return on_predictors(self.selection.of(block), parameters, spec, measured)
 
 
 @dataclass(slots=True, eq=False)
@@ -202,3 +197,24 @@ def on_rows(
         return work(WeightedDocuments.of(block.indptr, terms, block.counts, own), own)
 
     return on_own_rows(block.terms, parameters, of_rows).placed(block.row)
+
+
+def on_predictors(
+    block: TrainingBlock,
+    parameters: ParameterParts,
+    spec: FitSpec,
+    work: Callable[[Responses, Array, NDArray[np.bool_], Parameters], S],
+) -> S:
+    """The sums of a block from `work` on its responses, their linear predictors, which documents have a known word, and the
+    parameters."""
+    started = time.thread_time()
+    responses = Responses.of(block.y, block.extras)
+
+    def of_documents(documents: WeightedDocuments, own: Parameters) -> S:
+        posterior = infer_words_of(documents, own, max_sweeps=spec.max_sweeps)
+        omega = predictors(posterior.zbar, responses, own, documents)
+        return work(responses, omega, posterior.length > 0.0, own)
+
+    sums = on_rows(block, parameters, of_documents)
+    sums.n_documents, sums.seconds = block.n_documents, time.thread_time() - started
+    return sums
