@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.store import Corpus
-from dslda.engine.conditional.selection import document_hashes
+from dslda.engine.data.hashes import document_hashes
 from dslda.exceptions import InputError
 from dslda.prediction.record_counting import chosen_blocks
 from dslda.wording import number_of

@@ -1,7 +1,7 @@
-"""Parts of the training documents, drawn by a hash of each document's words.
+"""Parts of the training documents, drawn by lot: a hash of each document's row in the source decides.
 
-A document is in the same part wherever it is stored, on any cluster, and so are its duplicates: none of them can tell the
-inner part what the others have learned.
+A document is in the same part on any cluster, however the documents are cut into partitions. Copies of a document are drawn
+one by one, since new documents will have as many copies among those trained on as the inner part has.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from dslda.engine.data.hashes import mixed, uniform
 from dslda.engine.data.training_view import TrainingBlock
 
-__all__ = ["ALL", "Selection", "document_hashes"]
+__all__ = ["ALL", "Selection"]
 
-_HASHES: WeakKeyDictionary[TrainingBlock, NDArray[np.uint64]] = WeakKeyDictionary()
 _DRAWS: WeakKeyDictionary[TrainingBlock, dict[np.uint64, NDArray[np.uint64]]] = WeakKeyDictionary()
-"""Hashes of the blocks in memory, and draws from them by salt, since a fit selects from each block hundreds of times."""
+"""Draws of the blocks in memory by salt, since a fit selects from each block hundreds of times."""
 
 _INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _SAMPLE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
@@ -70,22 +69,8 @@ ALL = Selection()
 
 
 def _draws(block: TrainingBlock, salt: np.uint64) -> NDArray[np.uint64]:
-    """A hash of each document of the block for one purpose, independent of those for others."""
+    """A number of 64 random bits for each document of the block for one purpose, independent of those for others."""
     draws = _DRAWS.setdefault(block, {})
     if salt not in draws:
-        hashes = _HASHES.get(block)
-        if hashes is None:
-            hashes = _HASHES[block] = document_hashes(block.indptr, block.terms, block.counts)
-        draws[salt] = mixed(hashes ^ salt)
+        draws[salt] = mixed(mixed(block.rows.astype(np.uint64)) ^ salt)
     return draws[salt]
-
-
-def document_hashes(
-    indptr: NDArray[np.int64], terms: NDArray[np.int32], counts: NDArray[np.int32]
-) -> NDArray[np.uint64]:
-    """A hash of the terms and counts of each document, whatever their order, shape (D,)."""
-    pairs = (terms.astype(np.uint64) << np.uint64(32)) | counts.astype(np.uint64)
-    # differences of sums modulo 2**64 are exact
-    running = np.zeros(len(pairs) + 1, dtype=np.uint64)
-    np.cumsum(mixed(pairs), out=running[1:])
-    return running[indptr[1:]] - running[indptr[:-1]]

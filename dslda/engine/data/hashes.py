@@ -1,11 +1,11 @@
-"""Hashes that draw documents at random, the same ones on any cluster."""
+"""Hashes of documents, and draws by hashes, the same ones on any cluster."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mixed", "uniform"]
+__all__ = ["document_hashes", "mixed", "uniform"]
 
 
 def mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -21,3 +21,14 @@ def uniform(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
     """A number of at least 0 and below 1 for each hash; 53 bits make one."""
     numbers: NDArray[np.float64] = (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return numbers
+
+
+def document_hashes(
+    indptr: NDArray[np.int64], terms: NDArray[np.int32], counts: NDArray[np.int32]
+) -> NDArray[np.uint64]:
+    """A hash of the terms and counts of each document, whatever their order, shape (D,)."""
+    pairs = (terms.astype(np.uint64) << np.uint64(32)) | counts.astype(np.uint64)
+    # differences of sums modulo 2**64 are exact
+    running = np.zeros(len(pairs) + 1, dtype=np.uint64)
+    np.cumsum(mixed(pairs), out=running[1:])
+    return running[indptr[1:]] - running[indptr[:-1]]

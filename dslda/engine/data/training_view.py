@@ -46,9 +46,14 @@ class TrainingBlock:
     def n_documents(self) -> int:
         return len(self.indptr) - 1
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows in the source of the documents of the block, shape (D,)."""
+        return self.first_row + (np.arange(self.n_documents) if self.numbers is None else self.numbers)
+
     def row(self, document: int) -> int:
         """The row in the source of a document of the block."""
-        return self.first_row + (document if self.numbers is None else int(self.numbers[document]))
+        return int(self.rows[document])
 
     def take(self, rows: NDArray[np.bool_]) -> TrainingBlock:
         """The documents of a mask."""

@@ -19,7 +19,8 @@ import dslda
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional import recipe
-from dslda.engine.conditional.selection import ALL, Selection, document_hashes
+from dslda.engine.conditional.selection import ALL, Selection
+from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import ConvergenceWarning, DataWarning
@@ -99,6 +100,25 @@ def test_a_sample_is_drawn_from_a_part_and_knows_no_slices() -> None:
     slices = [Selection(False, 0.1, (j, 5), 0.3).of(block).n_documents for j in range(5)]
     assert sum(slices) == sample.of(block).n_documents
     assert slices == pytest.approx([162] * 5, abs=5 * 12.0)
+
+
+def test_documents_are_drawn_alike_however_they_are_cut() -> None:
+    chosen = Selection(True, 0.3, (1, 3), 0.8)
+    whole = block_of(1200)
+    cut = [
+        replace(block_of(1200).take(np.isin(np.arange(1200), own)), first_row=int(own[0]), numbers=None)
+        for own in np.array_split(np.arange(1200), 7)
+    ]
+    drawn = chosen.mask(whole)
+    assert np.array_equal(np.concatenate([chosen.mask(part) for part in cut]), drawn)
+    kept = np.arange(1200) % 3 != 0
+    assert np.array_equal(chosen.mask(whole.take(kept)), drawn[kept])
+
+
+def test_copies_of_a_document_are_drawn_one_by_one() -> None:
+    n = 3000
+    same = TrainingBlock(np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.int32), np.zeros(n))
+    assert Selection(True, 0.1).of(same).n_documents == pytest.approx(300, abs=5 * np.sqrt(n * 0.09))
 
 
 def test_a_hash_knows_the_words_and_not_their_order_or_place() -> None:
@@ -352,7 +372,8 @@ def test_the_scatter_of_a_family_is_that_around_what_words_predict(
     mean = np.exp(0.5 * (omega - omega.mean()) / omega.std())
     y = draw(mean, np.random.default_rng(4)).astype(float)
     model = train(counts, response=y, family=family, n_topics=4, objective="conditional")
-    assert model.dispersion == pytest.approx(truth, rel=0.25)
+    # what 1,500 documents do not teach is scatter too: a few tenths
+    assert model.dispersion == pytest.approx(truth, rel=0.3)
 
 
 def test_covariates_exposure_weights_and_missing_responses_take_part() -> None:
@@ -425,14 +446,9 @@ def test_the_first_document_without_a_gradient_is_named_and_the_fit_goes_on(corp
     y = (RESPONSES - RESPONSES.mean()) / RESPONSES.std()
     kept = np.arange(1200) % 7 != 0
     block = simulated(1200).block
-    # the first one trains, whether its words have the numbers of the matrix or of the corpus; some of the others judge
+    # the first one trains; some of the others judge
     part = Selection(True, 0.3)
-    stored = [corpus.read(i, responses=()) for i in range(corpus.n_partitions)]
-    of_matrix, *of_corpus = [
-        part.mask(TrainingBlock(b.indptr, b.terms, b.counts, np.zeros(b.n_documents)))
-        for b in [block, *stored]
-    ]
-    trains = kept & ~of_matrix & ~np.concatenate(of_corpus)
+    trains = kept & ~part.mask(block_of(1200))
     first = 700 + int(trains[700:720].argmax())
     y[first:720] = FAULT
     records = [
