@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.conditional.recipe import inner_share_of
 from dslda.engine.conditional.selection import Selection
-from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.fit_source import FitSource
+from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.training_view import TrainingBlock, TrainingView
 from dslda.exceptions import InputError
 from dslda.settings import SETTINGS

@@ -173,6 +173,7 @@ class ConditionalFit:
         self._center: Array = np.zeros(parameters.n_classes or 1)
         self._best: _Best | None = None
         self._peak, self._peak_epoch, self._inner_weight = -math.inf, 0, 0.0
+        self._inner_dispersion = 1.0
         self._null_delta = parameters.delta
         self._began = time.perf_counter()
         self._publish = self._e_step = self._reduce = 0.0
@@ -200,8 +201,11 @@ class ConditionalFit:
 
     @property
     def is_by_chance(self) -> bool:
-        """True if the inner part is predicted no better than chance may do: a log-likelihood ratio of 4 at most."""
-        return self._peak * self._inner_weight <= 4.0
+        """True if the inner part is predicted no better than chance may do: a log-likelihood ratio of 4 at most.
+
+        Responses that scatter more than their family allows have that much larger ratios by chance.
+        """
+        return self._peak * self._inner_weight <= 4.0 * self._inner_dispersion
 
     @property
     def can_finish(self) -> bool:
@@ -244,6 +248,7 @@ class ConditionalFit:
                 inner=self._recipe.inner,
                 with_words=self._spec.remainder,
             )
+            self._inner_dispersion = calibrated.dispersion
             unseen = calibrated.before_the_others.of(parameters, best.center)
             # other documents and topics have another mean, which the factors must leave where it is
             best = self._refitted(best)

@@ -400,11 +400,24 @@ def test_covariates_exposure_weights_and_missing_responses_take_part() -> None:
     assert model.training.n_labelled == np.count_nonzero(~np.isnan(y))
 
 
-def test_noise_is_not_learned_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.filterwarnings("ignore:the response scatters")
+@pytest.mark.parametrize(
+    ("family", "draw", "seed"),
+    [
+        ("gaussian", lambda rng, n: rng.normal(size=n), 6),
+        # ratios of likelihoods are some six times as large by chance
+        ("poisson", lambda rng, n: rng.negative_binomial(1.0, 1.0 / 6.0, size=n).astype(float), 9),
+    ],
+)
+def test_noise_is_not_learned_and_is_said(
+    family: str, draw: Any, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
     n = 2000
-    y = np.random.default_rng(6).normal(size=n)
+    y = draw(np.random.default_rng(seed), n)
     kept = np.arange(n) % 2 == 0
-    model = train(counts_of(n), response=y, n_topics=4, documents=kept, objective="conditional")
+    model = train(
+        counts_of(n), response=y, family=family, n_topics=4, documents=kept, objective="conditional"
+    )
     assert predictive_r2(y[~kept], model.predict(counts_of(n))[~kept]) > -0.1
     assert "words say nothing of" in caplog.text
 
