@@ -38,6 +38,7 @@ def prepare_kernels(family: Family, objective: Objective, *, labelled: bool = Tr
     with _lock, telling_of_compilation(message=CONDITIONAL_MESSAGE):
         # importing compiles them; one set serves every family
         import dslda.variational.kernels.family_values
+        import dslda.variational.kernels.topic_moves
         import dslda.variational.kernels.word_inference  # noqa: F401
 
 

@@ -573,11 +573,11 @@ class ConditionalFit:
         ]
         state: dict[str, Array] = {
             "numbers": np.array(numbers),
-            "first_moments": self._descent.first,
-            "second_moments": self._descent.second,
             "null_delta": self._null_delta,
             "seed_counts": self._seed_counts,
             # copies, since the fit adds to them
+            "first_moments": self._descent.first.copy(),
+            "second_moments": self._descent.second.copy(),
             "totals_profile": self._totals.profile.copy(),
             "totals_features": self._totals.features.copy(),
             "totals_numbers": self._totals.numbers.copy(),

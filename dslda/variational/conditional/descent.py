@@ -8,12 +8,14 @@ docs/model.md has the derivation.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dslda.families.base import Array, Family
 from dslda.variational.conditional.gradient import ConditionalStatistics
+from dslda.variational.kernels.layout import read_only
 from dslda.variational.mstep import coefficient_step
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
@@ -24,8 +26,8 @@ FIRST_DECAY, SECOND_DECAY = 0.9, 0.99
 SMOOTHING = 5.0
 """Multiple of the mean root of the second moments that is added to each of them. With a large one, steps are nearly those of
 gradient descent, and rare terms move little: Adam's own equal steps overfit them (docs/model.md)."""
-LOWEST_LOG = -200.0
-"""Floor of log beta, so that every weight is a normal number."""
+LOWEST = 1e-87
+"""Floor of beta, so that every weight and the products of two are normal numbers."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,33 +54,23 @@ class TopicDescent:
 
         Terms that no document has keep their zeros.
         """
-        known = topics[:, 0] > 0.0
-        # through the normalisation of each topic over its terms
-        gradient = gradient - topics * gradient.sum(axis=0)
+        from dslda.variational.kernels.topic_moves import add_moments, move
+
         self.n_steps += 1
-        # new arrays, since a checkpoint may hold the old ones
-        self.first = FIRST_DECAY * self.first
-        self.first += (1.0 - FIRST_DECAY) * gradient
-        self.second = SECOND_DECAY * self.second
-        np.square(gradient, out=gradient)
-        gradient *= 1.0 - SECOND_DECAY
-        self.second += gradient
-        scale = np.multiply(self.second, 1.0 / (1.0 - SECOND_DECAY**self.n_steps), out=gradient)
-        np.sqrt(scale, out=scale)
+        # through the normalisation of each topic over its terms
+        total = read_only(gradient.sum(axis=0))
+        topics = read_only(topics)
+        roots = add_moments(
+            topics, read_only(gradient), total, self.first, self.second, FIRST_DECAY, SECOND_DECAY
+        )
         # unknown terms have had no gradient
-        floor = SMOOTHING * float(scale.sum()) / max(np.count_nonzero(known) * scale.shape[1], 1)
+        floor = SMOOTHING * roots / max(np.count_nonzero(topics[:, 0]) * topics.shape[1], 1)
         if not floor > 0.0:
             return topics
-        scale += floor
-        logs = np.maximum(topics, 1e-300)
-        np.log(logs, out=logs)
-        move = np.divide(self.first, scale, out=scale)
-        move *= step_size / (1.0 - FIRST_DECAY**self.n_steps)
-        logs -= move
-        logs -= logs.max(axis=0)
-        np.maximum(logs, LOWEST_LOG, out=logs)
-        new: Array = np.exp(logs, out=logs)
-        new[~known] = 0.0
+        # both moments start from 0
+        size = step_size * math.sqrt(1.0 - SECOND_DECAY**self.n_steps) / (1.0 - FIRST_DECAY**self.n_steps)
+        new = np.empty_like(topics)
+        move(topics, read_only(self.first), read_only(self.second), size, floor, LOWEST, new)
         new /= new.sum(axis=0)
         return new
 
