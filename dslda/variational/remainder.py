@@ -52,7 +52,8 @@ def normalised_terms(
     This is TF-IDF but for the weights of the terms, which are part of their coefficients.
     """
     values = WEIGHTINGS["log"](counts.astype(np.float64))
-    n = len(indptr) - 1
-    rows = np.repeat(np.arange(n), np.diff(indptr))
-    values /= np.sqrt(np.bincount(rows, weights=np.square(values), minlength=n))[rows]
-    return csr_array((values, terms, indptr), shape=(n, n_terms))
+    sizes = np.diff(indptr)
+    known = sizes > 0  # reduceat sums no empty range
+    lengths = np.sqrt(np.add.reduceat(np.square(values), indptr[:-1][known]))
+    values /= np.repeat(lengths, sizes[known])
+    return csr_array((values, terms, indptr), shape=(len(sizes), n_terms))
