@@ -55,7 +55,10 @@ class Interrupting(SerialExecutor):
 @pytest.fixture(scope="module")
 def source() -> MemorySource:
     block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=450, missing=0.1, seed=2).block
-    unscaled = MemorySource(block, N_TERMS, design=Design("y"))
+    with pytest.MonkeyPatch.context() as patched:
+        # a few partitions
+        patched.setattr("dslda.corpus.partitioning.MIN_PARTITION_TOKENS", 200_000)
+        unscaled = MemorySource(block, N_TERMS, design=Design("y"))
     return unscaled.standardised(FAMILY)
 
 
