@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from dslda.families.base import Array
 from dslda.variational.kernels.layout import read_only
 from dslda.variational.parameters import Parameters
 from dslda.variational.remainder import normalised_terms
+from dslda.variational.term_weights import TermWeighting
 
 __all__ = ["WeightedDocuments", "WordPosterior", "infer_words_of"]
 
@@ -19,19 +21,20 @@ TOLERANCE = 4e-3
 """Change of gamma, as a share of a document's length, at which inference has settled."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class WeightedDocuments:
     """Documents as compressed sparse rows, as the kernels take them.
 
     Attributes
     ----------
-    indptr, terms, weights, counts : ndarray of int64, int32, float64, int32, shapes (D + 1,) and three times (nnz,)
+    indptr, terms, counts : ndarray of int64, int32, int32, shapes (D + 1,) and two times (nnz,)
+    weighting : TermWeighting
     """
 
     indptr: NDArray[np.int64]
     terms: NDArray[np.int32]
-    weights: Array
     counts: NDArray[np.int32]
+    weighting: TermWeighting
 
     @classmethod
     def of(
@@ -44,9 +47,14 @@ class WeightedDocuments:
         return cls(
             read_only(indptr, np.int64),
             read_only(terms, np.int32),
-            read_only(parameters.weighting.of(counts)),
             counts,
+            parameters.weighting,
         )
+
+    @cached_property
+    def weights(self) -> Array:
+        """Weights of the terms, shape (nnz,); a regression on words needs none."""
+        return read_only(self.weighting.of(self.counts))
 
     @property
     def n_documents(self) -> int:
