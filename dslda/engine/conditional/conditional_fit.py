@@ -47,7 +47,7 @@ logger = logging.getLogger("dslda.engine")
 
 S = TypeVar("S", bound=Sums)
 
-SLOPES: Array = np.arange(51, dtype=np.float64) * 0.1
+SLOPES: Array = np.arange(26, dtype=np.float64) * 0.2
 """Factors tried on the predictions of the inner part; 0 predicts the same for all."""
 
 CLASS_SHARE = 0.9
