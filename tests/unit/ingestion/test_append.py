@@ -201,7 +201,7 @@ def test_a_large_append_to_a_small_corpus_is_cut_as_a_large_corpus_is(tmp_path, 
     before = open_corpus(old)
     grown = ingest(many, old, append=True)
     assert grown.n_tokens > 600_000
-    assert grown.n_partitions - before.n_partitions == 3
+    assert grown.n_partitions - before.n_partitions == 2
     assert max(p.n_tokens for p in before.partitions) < 100
 
 
