@@ -38,7 +38,7 @@ PENALTY = 2.5e-6
 their dispersion. It is light: what keeps coefficients small is that the search for them stops early, which predicts as well
 as the best penalty and takes a fifth of the passes."""
 
-MOST_STEPS, PATIENCE = 80, 12
+MOST_STEPS, PATIENCE = 80, 8
 """Most steps of the search, and steps without a better inner part after which it ends."""
 
 MOST_SCORING_STEPS, STANDSTILL = 10, 0.01
