@@ -687,6 +687,13 @@ def fit_conditionally(
     with progress, single_threaded_blas():
         recipe = _recipe_of(executor, start.parameters, spec)
         logger.info("conditional training: %s", recipe.in_words)
+        n_classes = start.parameters.n_classes or 0
+        if n_classes > spec.n_topics:
+            logger.info(
+                "%d topics for %d classes: with a topic for each class, topics alone predict better",
+                spec.n_topics,
+                n_classes,
+            )
 
         def with_choices(parameters: Parameters) -> Parameters:
             alpha = np.full(spec.n_topics, recipe.alpha)

@@ -324,6 +324,17 @@ def responses_of(family: str, omega: np.ndarray, rng: np.random.Generator) -> An
     }[family]()
 
 
+@pytest.mark.parametrize(("n_topics", "said"), [(2, True), (3, False)])
+def test_fewer_topics_than_classes_are_said(
+    n_topics: int, said: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    y = responses_of("categorical", simulated(900).block.responses["y"], np.random.default_rng(4))
+    options: dict[str, Any] = {"family": "categorical", "objective": "conditional"}
+    train(counts_of(900), response=y, n_topics=n_topics, **options)
+    assert (f"{n_topics} topics for 3 classes" in caplog.text) == said
+
+
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_every_family_learns_from_words_alone(family: str) -> None:
     rng = np.random.default_rng(4)
