@@ -38,8 +38,9 @@ PENALTY = 2.5e-6
 their dispersion. It is light: what keeps coefficients small is that the search for them stops early, which predicts as well
 as the best penalty and takes a fifth of the passes."""
 
-MOST_STEPS, PATIENCE = 80, 8
-"""Most steps of the search, and steps without a better inner part after which it ends."""
+MOST_STEPS, PATIENCE, PATIENCE_IN_EXPONENTS = 80, 8, 24
+"""Most steps of the search, and steps without a better inner part after which it ends. In exponents a step may go too far, and
+some more pass until predictions are as good as before, and then better."""
 
 MOST_SCORING_STEPS, STANDSTILL = 10, 0.01
 """Most steps of the intercepts alone, each of at most 1, and a step after which they have settled."""
@@ -101,8 +102,8 @@ class _Step:
 class _WordRegression:
     """The regression on words, pass by pass."""
 
-    def __init__(self, run: Run, parameters: Parameters, center: Array) -> None:
-        self._run = run
+    def __init__(self, run: Run, parameters: Parameters, center: Array, family: Family) -> None:
+        self._run, self._family = run, family
         classes = parameters.eta.shape[1:]
         self._shape = (parameters.n_terms, *classes)
         self._bare = replace(
@@ -170,6 +171,7 @@ class _WordRegression:
         best: _Step | None = None
         top, top_number = -math.inf, 0
         dispersion, nothing = 1.0, 0.0
+        patience = PATIENCE if self._family.is_quadratic else PATIENCE_IN_EXPONENTS
         intercept = self.level(inner)
         previous = _Step(0, np.zeros(n), intercept, 0.0, -math.inf)
 
@@ -205,7 +207,7 @@ class _WordRegression:
             if like is not None and here.fitted >= like.fitted:
                 best = previous.towards(here, like.fitted)
                 raise StopIteration
-            if here.number - top_number >= PATIENCE:
+            if here.number - top_number >= patience:
                 raise StopIteration
             previous = here
 
@@ -334,7 +336,7 @@ def calibration(
                 MOST_COEFFICIENTS,
             )
     elif with_words or not family.is_quadratic:
-        regression = _WordRegression(run, parameters, center)
+        regression = _WordRegression(run, parameters, center, family)
         # in exponents the mean of the linear predictors is below what predicts the mean of the responses
         level = None if family.is_quadratic else regression.level(inner)
     base = center if level is None else level

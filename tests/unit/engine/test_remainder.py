@@ -240,7 +240,7 @@ def regression_on(
     def run(given: Parameters, work: Any) -> Any:
         return work(block, ParameterParts([given]), own, FitSpec(family=family))
 
-    return _WordRegression(run, parameters, center)
+    return _WordRegression(run, parameters, center, own)
 
 
 def regression_on_counts(y: np.ndarray, rng: np.random.Generator) -> _WordRegression:
