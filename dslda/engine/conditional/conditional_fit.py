@@ -172,16 +172,21 @@ class ConditionalFit:
         self._step = 0
         self._center: Array = np.zeros(parameters.n_classes or 1)
         self._best: _Best | None = None
-        self._peak, self._peak_epoch, self._inner_weight = -math.inf, 0, 0.0
+        self._peak, self._inner_weight = -math.inf, 0.0
         self._inner_dispersion = 1.0
         self._null_delta = parameters.delta
         self._began = time.perf_counter()
         self._publish = self._e_step = self._reduce = 0.0
 
     @property
+    def _gains(self) -> list[float]:
+        """What words were worth to the inner part after each complete epoch."""
+        return [record.inner_gain for record in self.trace if not math.isnan(record.inner_gain)]
+
+    @property
     def n_epochs(self) -> int:
         """Complete epochs; only these know the inner part."""
-        return sum(not math.isnan(record.inner_gain) for record in self.trace)
+        return len(self._gains)
 
     @property
     def has_settled_start(self) -> bool:
@@ -213,8 +218,12 @@ class ConditionalFit:
 
     @property
     def has_settled(self) -> bool:
-        """True if the last epochs have not helped."""
-        return self._best is not None and self.n_epochs - self._peak_epoch >= self._recipe.patience
+        """True if the last epochs have not helped.
+
+        The start is none: with a topic for each class it may predict better than the first epochs, but worse than later ones.
+        """
+        gains = self._gains
+        return bool(gains) and len(gains) - 1 - gains.index(max(gains)) >= self._recipe.patience
 
     def advance(self) -> bool:
         """Run the next pass, or the few that belong together; return True if an iteration is complete."""
@@ -485,8 +494,7 @@ class ConditionalFit:
         if not math.isfinite(gain):
             raise self._family.fault(f"the log-likelihood of the inner part must be finite, got {gain}")
         self._inner_weight = sums.weight
-        if gain > self._peak:
-            self._peak, self._peak_epoch = gain, epoch
+        self._peak = max(gain, self._peak)
         # the inner part is a sample: of epochs that it cannot tell apart, the last has the most distinct topics
         if gain >= self._peak - self._recipe.tolerance / math.sqrt(sums.weight) * abs(self._peak):
             self._best = _Best(self.parameters, self._center, slope, epoch)
@@ -595,9 +603,7 @@ class ConditionalFit:
                 "best_delta": parameters.delta,
                 "best_zeta": parameters.zeta,
                 "best_center": best.center,
-                "best_numbers": np.array(
-                    [best.slope, float(best.epoch), self._peak, float(self._peak_epoch), self._inner_weight]
-                ),
+                "best_numbers": np.array([best.slope, float(best.epoch), self._peak, self._inner_weight]),
             }
         return Position(
             self.parameters, self.trace, {name: array for name, array in state.items() if array.size}
@@ -625,8 +631,7 @@ class ConditionalFit:
         if "slices_target" in state:
             self._sums = CoefficientSums(state["slices_information"].copy(), state["slices_target"].copy())
         if "best_numbers" in state:
-            slope, epoch, self._peak, peak_epoch, self._inner_weight = state["best_numbers"].tolist()
-            self._peak_epoch = int(peak_epoch)
+            slope, epoch, self._peak, self._inner_weight = state["best_numbers"].tolist()
             best = replace(
                 self.parameters,
                 topics=state["best_topics"],

@@ -39,8 +39,8 @@ their dispersion. It is light: what keeps coefficients small is that the search 
 as the best penalty and takes a fifth of the passes."""
 
 MOST_STEPS, PATIENCE, PATIENCE_IN_EXPONENTS = 80, 8, 24
-"""Most steps of the search, and steps without a better inner part after which it ends. In exponents a step may go too far, and
-some more pass until predictions are as good as before, and then better."""
+"""Most steps of the search, and steps without a better inner part after which it ends. In exponents a step may go too
+far, and some more pass until predictions are as good as before, and then better."""
 
 MOST_SCORING_STEPS, STANDSTILL = 10, 0.01
 """Most steps of the intercepts alone, each of at most 1, and a step after which they have settled."""

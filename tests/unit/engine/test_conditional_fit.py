@@ -19,6 +19,7 @@ import dslda
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional import recipe
+from dslda.engine.conditional.conditional_fit import ConditionalFit
 from dslda.engine.conditional.selection import ALL, Selection
 from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.training_view import TrainingBlock
@@ -322,6 +323,23 @@ def responses_of(family: str, omega: np.ndarray, rng: np.random.Generator) -> An
         "weibull": lambda: mean * rng.weibull(1.5, n),
         "beta": lambda: np.clip(rng.beta(4.0 * mean / (1.0 + mean), 4.0 / (1.0 + mean)), 1e-6, 1.0 - 1e-6),
     }[family]()
+
+
+def test_training_goes_on_where_the_start_predicts_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = ConditionalFit._judge
+
+    def judged(self: ConditionalFit, epoch: int) -> float:
+        gain = judge(self, epoch)
+        if epoch == 0:
+            self._peak += 1.0
+        return gain
+
+    monkeypatch.setattr(ConditionalFit, "_judge", judged)
+    model = train(counts_of(900), response=simulated(900).block.responses["y"], objective="conditional")
+    gains = model.trace["inner_gain"]
+    epochs = gains[~np.isnan(gains)]
+    assert len(epochs) > recipe.PATIENCE
+    assert len(epochs) == 1 + np.argmax(epochs) + recipe.PATIENCE or len(epochs) == recipe.EPOCHS
 
 
 @pytest.mark.parametrize(("n_topics", "said"), [(2, True), (3, False)])
