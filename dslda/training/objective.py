@@ -102,7 +102,9 @@ def _against_conditional(source: FitSource, n_labelled: int, n_responses: int, e
     """Why the documents are too few, or too much alike, for conditional training; "" if they are not."""
     if n_labelled < enough:
         return f"{_with_response(n_labelled, n_responses)}, fewer than {enough}"
-    n = _n_judging(source, Selection(True, inner_share_of(n_labelled)))
+    share = inner_share_of(n_labelled)
+    # the fit keeps copies together where there are many
+    n = min(_n_judging(source, Selection(True, share, by_words=by_words)) for by_words in (False, True))
     if n < LEAST_JUDGING:
         return (
             f"the inner part of the documents, which judges conditional training, has {number_of(n, 'different document')} "

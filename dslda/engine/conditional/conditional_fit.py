@@ -53,6 +53,9 @@ SLOPES: Array = np.arange(26, dtype=np.float64) * 0.2
 CLASS_SHARE = 0.9
 """Share of the words of its class in a topic of the start; the rest is random, so that two topics of a class differ."""
 
+SAMPLED_TEXTS = 1_000
+"""About how many different documents say how many are stored more than once."""
+
 SETTLING_STEPS = 3
 """Scoring steps of the coefficients, and of the family's own parameters, between the start and the first epoch; a quadratic
 likelihood needs one."""
@@ -246,6 +249,7 @@ class ConditionalFit:
         """
         best = self._best
         assert best is not None
+        self._inner_dispersion = self._dispersion
         parameters = unseen = best.recalibrated()
         if not at_once:
             calibrated = calibration(
@@ -257,7 +261,7 @@ class ConditionalFit:
                 inner=self._recipe.inner,
                 with_words=self._spec.remainder,
             )
-            self._inner_dispersion = calibrated.dispersion
+            self._inner_dispersion = max(calibrated.dispersion, 1.0)
             unseen = calibrated.before_the_others.of(parameters, best.center)
             # other documents and topics have another mean, which the factors must leave where it is
             best = self._refitted(best)
@@ -645,7 +649,8 @@ class ConditionalFit:
 def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Recipe:
     """The recipe for the documents of an executor, after a pass that measures them."""
     name = "sqrt" if spec.term_weights == "auto" else spec.term_weights
-    lengths, _ = executor.run(parameters, LengthPass(TermWeighting(name)))
+    one_in = np.uint64(max(executor.n_documents // SAMPLED_TEXTS, 1))
+    lengths, _ = executor.run(parameters, LengthPass(TermWeighting(name), one_in))
     scale = lengths.tokens / lengths.mass if lengths.mass > 0.0 else 1.0
     return Recipe.of(
         spec,
@@ -655,6 +660,7 @@ def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Rec
         n_documents=executor.n_documents,
         n_tokens=lengths.tokens,
         n_partitions=executor.n_partitions,
+        repeated_share=lengths.repeated_share,
     )
 
 

@@ -44,6 +44,9 @@ LEAST_INNER, MOST_INNER, INNER_DOCUMENTS = 0.1, 0.3, 200
 """Bounds of the share of the documents in the inner part, and how many with a response it should have: one of 60 chooses the
 wrong epoch more often than what the others lose by another 140."""
 LOWEST_ALPHA, HIGHEST_ALPHA = 1.0, 2.0
+MOST_REPEATED = 1.0 / 3.0
+"""Share of different documents stored more than once above which copies are in one part. Documents that are all stored four
+times would teach noise that their copies in the inner part confirm; a tenth with a copy, as of bills, does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,8 @@ class Recipe:
         Slices of the documents; each step takes one. An epoch of a large corpus visits some of them, and the next goes on.
     inner_share : float
         Share of the documents in the inner part.
+    copies_together : bool
+        Copies of a document are in one part; see `MOST_REPEATED`.
     by_partition : bool
         A slice is every n-th partition, and not a part of each: of corpora with many partitions each is read once an epoch.
     """
@@ -96,6 +101,7 @@ class Recipe:
     patience: int
     n_slices: int
     inner_share: float
+    copies_together: bool
     by_partition: bool
 
     @classmethod
@@ -109,6 +115,7 @@ class Recipe:
         n_documents: int,
         n_tokens: float,
         n_partitions: int,
+        repeated_share: float,
     ) -> Recipe:
         alpha = spec.doc_topic_prior
         if alpha == "auto":
@@ -132,6 +139,7 @@ class Recipe:
             patience=PATIENCE,
             n_slices=n_slices,
             inner_share=inner_share_of(n_labelled),
+            copies_together=repeated_share > MOST_REPEATED,
             by_partition=n_partitions >= WHOLE_PARTITIONS,
         )
 
@@ -143,12 +151,12 @@ class Recipe:
     @property
     def inner(self) -> Selection:
         """The documents that choose."""
-        return Selection(True, self.inner_share)
+        return Selection(True, self.inner_share, by_words=self.copies_together)
 
     @property
     def outer(self) -> Selection:
         """The documents that train."""
-        return Selection(False, self.inner_share)
+        return Selection(False, self.inner_share, by_words=self.copies_together)
 
     def start_of(self, iteration: int) -> Selection:
         """Those of them that take part in an iteration of EM at the start, counted from 0."""
@@ -163,10 +171,13 @@ class Recipe:
             if self.start_share == 1.0
             else f"a start with {self.start_share:.0%} of the documents"
         )
+        together = (
+            "; many are stored more than once, copies of them in one part" if self.copies_together else ""
+        )
         return (
             f"alpha {self.alpha:.3g}, term weights {self.weighting.name}, at most {number_of(self.epochs, 'epoch')} of "
             f"{number_of(N_STEPS, 'step')} after {start}, chosen by the inner part: {self.inner_share:.0%} of the "
-            "documents, set aside to judge what the others have taught"
+            f"documents, set aside to judge what the others have taught{together}"
         )
 
 

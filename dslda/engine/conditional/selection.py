@@ -1,7 +1,8 @@
 """Parts of the training documents, drawn by lot: a hash of each document's row in the source decides.
 
-A document is in the same part on any cluster, however the documents are cut into partitions. Copies of a document are drawn
-one by one, since new documents will have as many copies among those trained on as the inner part has.
+A document is in the same inner part on any cluster, however the documents are cut into partitions. Copies of a document are
+drawn one by one, since new documents will have as many copies among those trained on as the inner part has; or together,
+where so many documents are stored more than once that the inner part would only repeat what the others have taught.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.engine.data.hashes import mixed, uniform
+from dslda.engine.data.hashes import document_hashes, mixed, uniform
 from dslda.engine.data.training_view import TrainingBlock
 
 __all__ = ["ALL", "Selection"]
 
-_DRAWS: WeakKeyDictionary[TrainingBlock, dict[np.uint64, NDArray[np.uint64]]] = WeakKeyDictionary()
-"""Draws of the blocks in memory by salt, since a fit selects from each block hundreds of times."""
+_DRAWS: WeakKeyDictionary[TrainingBlock, dict[tuple[np.uint64, bool], NDArray[np.uint64]]] = (
+    WeakKeyDictionary()
+)
+"""Draws of the blocks in memory, since a fit selects from each block hundreds of times."""
 
 _INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _SAMPLE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
@@ -39,12 +42,15 @@ class Selection:
         One of nearly equal slices of these.
     sample : float
         Share of the documents that a sample of them has.
+    by_words : bool
+        Draw by words and not by row, so that copies are in one part.
     """
 
     inner: bool | None = None
     share: float = 0.0
     slice_of: tuple[int, int] | None = None
     sample: float = 1.0
+    by_words: bool = False
 
     def of(self, block: TrainingBlock) -> TrainingBlock:
         """The block of the selected documents."""
@@ -56,21 +62,25 @@ class Selection:
         """Which documents of the block are selected."""
         mask = np.ones(block.n_documents, dtype=np.bool_)
         if self.inner is not None:
-            mask &= (uniform(_draws(block, _INNER_SALT)) < self.share) == self.inner
+            mask &= (uniform(self._draws(block, _INNER_SALT)) < self.share) == self.inner
         if self.slice_of is not None:
             number, n_slices = self.slice_of
-            mask &= _draws(block, _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
+            mask &= self._draws(block, _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
         if self.sample < 1.0:
-            mask &= uniform(_draws(block, _SAMPLE_SALT)) < self.sample
+            mask &= uniform(self._draws(block, _SAMPLE_SALT)) < self.sample
         return mask
+
+    def _draws(self, block: TrainingBlock, salt: np.uint64) -> NDArray[np.uint64]:
+        """64 random bits for each document of the block for one purpose, independent of those for others."""
+        draws, key = _DRAWS.setdefault(block, {}), (salt, self.by_words)
+        if key not in draws:
+            own = (
+                document_hashes(block.indptr, block.terms, block.counts)
+                if self.by_words
+                else mixed(block.rows.astype(np.uint64))
+            )
+            draws[key] = mixed(own ^ salt)
+        return draws[key]
 
 
 ALL = Selection()
-
-
-def _draws(block: TrainingBlock, salt: np.uint64) -> NDArray[np.uint64]:
-    """A number of 64 random bits for each document of the block for one purpose, independent of those for others."""
-    draws = _DRAWS.setdefault(block, {})
-    if salt not in draws:
-        draws[salt] = mixed(mixed(block.rows.astype(np.uint64)) ^ salt)
-    return draws[salt]

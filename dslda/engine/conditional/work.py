@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.engine.conditional.selection import ALL, Selection
+from dslda.engine.data.hashes import document_hashes, mixed
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.families.base import Array, Family
 from dslda.variational.conditional.gradient import (
@@ -161,26 +162,42 @@ class InnerPass:
         return on_predictors(self.selection.of(block), parameters, spec, measured)
 
 
+N_BUCKETS = 8_192
+
+
 @dataclass(slots=True, eq=False)
 class LengthSums(Sums):
-    """What a fit must know before it starts: documents with a response, tokens, and the mass that a weighting gives these."""
+    """What a fit must know before it starts: documents with a response, tokens, and the mass that a weighting gives these.
+
+    `stored` says how often the words of some documents are stored, by their hash.
+    """
 
     labelled: float = field(default=0.0, metadata=NUMBER)
     tokens: float = field(default=0.0, metadata=NUMBER)
     mass: float = field(default=0.0, metadata=NUMBER)
+    stored: Array = field(default_factory=lambda: np.zeros(N_BUCKETS), metadata=ARRAY)
+
+    @property
+    def repeated_share(self) -> float:
+        """Share of different documents that are stored more than once; a few percent of them are chance."""
+        return int(np.count_nonzero(self.stored > 1.0)) / max(int(np.count_nonzero(self.stored)), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class LengthPass:
-    """See `LengthSums`."""
+    """See `LengthSums`; one in so many documents counts as stored, with all of its copies."""
 
     weighting: TermWeighting
+    one_in: np.uint64
 
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> LengthSums:
         responses = Responses.of(block.y, block.extras)
+        texts = mixed(document_hashes(block.indptr, block.terms, block.counts)[np.diff(block.indptr) > 0])
+        buckets = texts[texts % self.one_in == 0] // self.one_in % np.uint64(N_BUCKETS)
         return LengthSums(
+            stored=np.bincount(buckets.astype(np.int64), minlength=N_BUCKETS).astype(np.float64),
             labelled=float(np.count_nonzero(responses.labelled & (responses.weight > 0.0))),
             tokens=float(block.counts.sum(dtype=np.int64)),
             mass=float(self.weighting.of(block.counts).sum()),

@@ -65,7 +65,10 @@ class TopicDescent:
         )
         # unknown terms have had no gradient
         floor = SMOOTHING * roots / max(np.count_nonzero(topics[:, 0]) * topics.shape[1], 1)
-        if not floor > 0.0:
+        if not math.isfinite(floor):
+            # whoever takes the step refuses these
+            return np.full_like(topics, np.nan)
+        if floor == 0.0:
             return topics
         # both moments start from 0
         size = step_size * math.sqrt(1.0 - SECOND_DECAY**self.n_steps) / (1.0 - FIRST_DECAY**self.n_steps)

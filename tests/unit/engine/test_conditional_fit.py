@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import csr_array, hstack, vstack
 
 import dslda
 from dslda.corpus.store import Corpus
@@ -21,6 +21,7 @@ from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional import recipe
 from dslda.engine.conditional.conditional_fit import ConditionalFit
 from dslda.engine.conditional.selection import ALL, Selection
+from dslda.engine.conditional.work import LengthPass
 from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.evaluation.metrics import predictive_r2
@@ -28,10 +29,13 @@ from dslda.exceptions import ConvergenceWarning, DataWarning
 from dslda.families.base import ResponseMoments
 from dslda.families.gaussian import Gaussian
 from dslda.families.own import compile_response
-from dslda.families.registry import FAMILIES
+from dslda.families.registry import FAMILIES, get_family
 from dslda.model import Model, load_model
 from dslda.training.train import train
 from dslda.variational.estep import infer
+from dslda.variational.parameter_parts import ParameterParts
+from dslda.variational.parameters import FitSpec
+from dslda.variational.term_weights import TermWeighting
 from tests.helpers.errors import refused
 
 N_TERMS = 300
@@ -116,10 +120,37 @@ def test_documents_are_drawn_alike_however_they_are_cut() -> None:
     assert np.array_equal(chosen.mask(whole.take(kept)), drawn[kept])
 
 
-def test_copies_of_a_document_are_drawn_one_by_one() -> None:
+def test_copies_of_a_document_are_drawn_one_by_one_or_together() -> None:
     n = 3000
     same = TrainingBlock(np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.int32), np.zeros(n))
     assert Selection(True, 0.1).of(same).n_documents == pytest.approx(300, abs=5 * np.sqrt(n * 0.09))
+    assert Selection(True, 0.1, by_words=True).of(same).n_documents in (0, n)
+
+
+@pytest.mark.parametrize(("n", "n_again", "share"), [(3000, 0, 0.0), (3000, 300, 0.1), (300, 300, 1.0)])
+def test_the_share_of_documents_stored_again_is_known(n: int, n_again: int, share: float) -> None:
+    block, one_in = block_of(n), np.uint64(max(n // 1000, 1))
+    again = np.flatnonzero(np.diff(block.indptr) > 0)[:n_again]
+    parts = [block, block.take(np.isin(np.arange(n), again))]
+    # the pass looks at the documents alone
+    parameters, family = ParameterParts([]), get_family("gaussian")
+    work = LengthPass(TermWeighting("sqrt"), one_in)
+    first, second = (work(part, parameters, family, FitSpec()) for part in parts)
+    # some thousand texts fall into the same bucket of 8,192 as another
+    assert first.add(second).repeated_share == pytest.approx(share, abs=0.1)
+
+
+@pytest.mark.parametrize("n_copies", [2, 4])
+def test_noise_that_is_stored_again_is_not_learned(n_copies: int, caplog: pytest.LogCaptureFixture) -> None:
+    n = 600
+    y = np.random.default_rng(0).normal(size=2 * n)
+    caplog.set_level(logging.INFO)
+    counts = counts_of(2 * n)
+    stored = csr_array(vstack([counts[:n]] * n_copies))
+    model = train(stored, response=np.tile(y[:n], n_copies), n_topics=4, objective="conditional")
+    assert "copies of them in one part" in caplog.text
+    assert "words say nothing of" in caplog.text
+    assert predictive_r2(y[n:], model.predict(counts[n:])) > -0.05
 
 
 def test_a_hash_knows_the_words_and_not_their_order_or_place() -> None:

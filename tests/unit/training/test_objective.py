@@ -69,16 +69,19 @@ def test_documents_that_no_inner_part_can_judge_take_the_joint_model(
     assert "inner part" in str(caught.value)
 
 
-def test_conditional_training_by_name_has_nothing_to_fall_back_to() -> None:
+@pytest.mark.parametrize("documents", [ONE_WORD_EACH, ONE_TEXT], ids=["one word each", "one text"])
+def test_conditional_training_by_name_has_nothing_to_fall_back_to(documents: Any) -> None:
     with pytest.raises(InputError, match="inner part"):
-        trained(ONE_WORD_EACH, response=RESPONSES, objective="conditional")
+        trained(documents, response=RESPONSES, objective="conditional")
 
 
 @pytest.mark.parametrize("partition_tokens", [None, 100])
 def test_words_of_other_partitions_are_known_to_the_inner_part(partition_tokens: int | None) -> None:
-    """Every word is in two documents, far apart; then in one alone."""
-    for n_words, objective in ((150, "conditional"), (300, "joint")):
-        records = [{"words": [f"w{i % n_words}"], "counts": [1], "y": y} for i, y in enumerate(RESPONSES)]
+    """Every word is in two documents, far apart, which differ by its count; then in copies of one."""
+    for counts, objective in (([1, 2], "conditional"), ([1, 1], "joint")):
+        records = [
+            {"words": [f"w{i % 150}"], "counts": [counts[i // 150]], "y": y} for i, y in enumerate(RESPONSES)
+        ]
         corpus = dslda.ingest(
             records,
             words="words",

@@ -363,6 +363,14 @@ def test_unknown_terms_stay_unknown() -> None:
     assert (np.delete(moved, 3, axis=0) > 0.0).all()
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_gradient_that_is_not_finite_leaves_no_topics(wrong: float) -> None:
+    _, parameters = problem(14)
+    gradient = np.zeros_like(parameters.topics)
+    gradient[3, 1] = wrong
+    assert np.isnan(TopicDescent.start(parameters).step(parameters.topics, gradient, 0.1)).all()
+
+
 @pytest.mark.parametrize("ridge", [None, 0.5])
 def test_coefficients_are_those_of_a_ridge_regression(ridge: float | None) -> None:
     documents, parameters = problem(15, n=50)
