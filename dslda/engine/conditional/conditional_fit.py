@@ -53,9 +53,6 @@ SLOPES: Array = np.arange(26, dtype=np.float64) * 0.2
 CLASS_SHARE = 0.9
 """Share of the words of its class in a topic of the start; the rest is random, so that two topics of a class differ."""
 
-SAMPLED_TEXTS = 1_000
-"""About how many different documents say how many are stored more than once."""
-
 SETTLING_STEPS = 3
 """Scoring steps of the coefficients, and of the family's own parameters, between the start and the first epoch; a quadratic
 likelihood needs one."""
@@ -649,8 +646,7 @@ class ConditionalFit:
 def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Recipe:
     """The recipe for the documents of an executor, after a pass that measures them."""
     name = "sqrt" if spec.term_weights == "auto" else spec.term_weights
-    one_in = np.uint64(max(executor.n_documents // SAMPLED_TEXTS, 1))
-    lengths, _ = executor.run(parameters, LengthPass(TermWeighting(name), one_in))
+    lengths, _ = executor.run(parameters, LengthPass(TermWeighting(name), executor.n_documents))
     scale = lengths.tokens / lengths.mass if lengths.mass > 0.0 else 1.0
     return Recipe.of(
         spec,

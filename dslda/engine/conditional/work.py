@@ -162,7 +162,8 @@ class InnerPass:
         return on_predictors(self.selection.of(block), parameters, spec, measured)
 
 
-N_BUCKETS = 8_192
+SAMPLED_TEXTS, N_BUCKETS = 1_000, 8_192
+"""About how many different documents say how many are stored more than once, and counts of these by their hash."""
 
 
 @dataclass(slots=True, eq=False)
@@ -185,17 +186,18 @@ class LengthSums(Sums):
 
 @dataclass(frozen=True, slots=True)
 class LengthPass:
-    """See `LengthSums`; one in so many documents counts as stored, with all of its copies."""
+    """See `LengthSums`; of all the documents of a fit, a sample counts as stored, each with all of its copies."""
 
     weighting: TermWeighting
-    one_in: np.uint64
+    n_documents: int
 
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> LengthSums:
         responses = Responses.of(block.y, block.extras)
         texts = mixed(document_hashes(block.indptr, block.terms, block.counts)[np.diff(block.indptr) > 0])
-        buckets = texts[texts % self.one_in == 0] // self.one_in % np.uint64(N_BUCKETS)
+        one_in = np.uint64(max(self.n_documents // SAMPLED_TEXTS, 1))
+        buckets = texts[texts % one_in == 0] // one_in % np.uint64(N_BUCKETS)
         return LengthSums(
             stored=np.bincount(buckets.astype(np.int64), minlength=N_BUCKETS).astype(np.float64),
             labelled=float(np.count_nonzero(responses.labelled & (responses.weight > 0.0))),

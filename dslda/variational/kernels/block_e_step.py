@@ -23,7 +23,14 @@ from dslda.variational.kernels.layout import (
     N_LABELLED,
     block_signature,
 )
-from dslda.variational.kernels.scratch import OPTIONS, Vector, make_scratch, prepare_parameters, vector
+from dslda.variational.kernels.scratch import (
+    ENTRY_OPTIONS,
+    OPTIONS,
+    Vector,
+    make_scratch,
+    prepare_parameters,
+    vector,
+)
 from dslda.variational.kernels.sweeps import Response, expected_log_likelihood, largest_curvature, slopes_at
 from dslda.variational.kernels.write_out import (
     add_covariate_statistics,
@@ -32,7 +39,6 @@ from dslda.variational.kernels.write_out import (
     write_document,
     write_out,
 )
-from dslda.variational.special import FASTMATH
 
 __all__ = ["block_kernel"]
 
@@ -62,7 +68,7 @@ def block_kernel(product: bool) -> Callable[..., None]:
     without the other's code, which takes half as long and spills fewer registers.
     """
 
-    @njit(_SIGNATURE, cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
+    @njit(_SIGNATURE, **ENTRY_OPTIONS)
     def e_step_block(documents, parameters, options, sums, posteriors, l, l1, l2, l3, information_weight):
         """E-step of every document of a block, in order; the arguments are described in `layout`."""
         indptr, terms, counts, y, extras = documents

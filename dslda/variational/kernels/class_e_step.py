@@ -31,6 +31,7 @@ from dslda.variational.kernels.ascent import LEAST_FALL, Ascent, Trail, copy_sta
 from dslda.variational.kernels.document_entries import Document, Observed, lay_out, load_entries
 from dslda.variational.kernels.layout import LABELLED_WEIGHT, N_EMPTY, N_LABELLED, block_signature
 from dslda.variational.kernels.scratch import (
+    ENTRY_OPTIONS,
     OPTIONS,
     SMALLEST_WEIGHT,
     KernelParameters,
@@ -44,7 +45,7 @@ from dslda.variational.kernels.scratch import (
 )
 from dslda.variational.kernels.sweeps import sweep_unlabelled
 from dslda.variational.kernels.write_out import add_log_theta, write_document, write_out
-from dslda.variational.special import FASTMATH, log_gamma_sum_and_digamma
+from dslda.variational.special import log_gamma_sum_and_digamma
 
 __all__ = ["class_block"]
 
@@ -362,7 +363,7 @@ def add_class_statistics(
                 information[j, n_topics + i, n_topics + k] += probability * x[i] * x[k]
 
 
-@njit(block_signature(classes=True), cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
+@njit(block_signature(classes=True), **ENTRY_OPTIONS)
 def class_block(documents, parameters, options, sums, posteriors):
     """E-step of every document of a block, in order; the arguments are described in `layout`."""
     indptr, terms, counts, y, extras = documents

@@ -5,8 +5,8 @@ from __future__ import annotations
 from numba import float64, int64, njit, types
 
 from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
-from dslda.variational.kernels.scratch import matrix, vector, words
-from dslda.variational.special import FASTMATH, exp_shifted, log_gamma_sum_and_digamma
+from dslda.variational.kernels.scratch import ENTRY_OPTIONS, matrix, vector, words
+from dslda.variational.special import exp_shifted, log_gamma_sum_and_digamma
 
 __all__ = ["expected_logs"]
 
@@ -19,7 +19,7 @@ _SIGNATURE = types.Tuple((int64, float64))(
 )
 
 
-@njit(_SIGNATURE, cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
+@njit(_SIGNATURE, **ENTRY_OPTIONS)
 def expected_logs(
     topics, concentration, digammas_of_sums, topic_prior, weights
 ):  # pragma: no cover - compiled

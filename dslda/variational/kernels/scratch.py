@@ -32,6 +32,8 @@ OPTIONS = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
+# of kernels that Python calls
+ENTRY_OPTIONS = {"cache": True, "nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
 
 # A Taylor series with three cumulants stands in for exp as long as |t|^3 max|eta| E[eta^2] stays below this much of
 # `sweep_tol`, or below TAYLOR_LEAST. A sixth of it bounds the error in an entry's share of sum phi, and so in the ELBO, in

@@ -8,16 +8,18 @@ import numpy as np
 from numba import float64, njit, types
 
 from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
-from dslda.variational.kernels.scratch import vector
-from dslda.variational.special import FASTMATH, exp_shifted
+from dslda.variational.kernels.scratch import ENTRY_OPTIONS, vector
+from dslda.variational.special import exp_shifted
 
 __all__ = ["add_moments", "move"]
 
-_KERNEL = {"cache": True, "nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
 _TABLE = float64[:, ::1]
 
 
-@njit(float64(READ_ONLY_2D, READ_ONLY_2D, READ_ONLY_1D[float64], _TABLE, _TABLE, float64, float64), **_KERNEL)
+@njit(
+    float64(READ_ONLY_2D, READ_ONLY_2D, READ_ONLY_1D[float64], _TABLE, _TABLE, float64, float64),
+    **ENTRY_OPTIONS,
+)
 def add_moments(topics, gradient, total, first, second, first_decay, second_decay):
     """Let the running means of gradients and of their squares follow; returns the sum of the roots of the second.
 
@@ -33,7 +35,9 @@ def add_moments(topics, gradient, total, first, second, first_decay, second_deca
     return roots
 
 
-@njit(types.void(READ_ONLY_2D, READ_ONLY_2D, READ_ONLY_2D, float64, float64, float64, _TABLE), **_KERNEL)
+@njit(
+    types.void(READ_ONLY_2D, READ_ONLY_2D, READ_ONLY_2D, float64, float64, float64, _TABLE), **ENTRY_OPTIONS
+)
 def move(topics, first, second, size, floor, lowest, out):
     """Write topics exp(-size first / (sqrt(second) + floor)), at least `lowest`, before they are normalised.
 

@@ -17,9 +17,8 @@ from numba import boolean, float64, int32, int64, njit, types
 from numpy.typing import NDArray
 
 from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
-from dslda.variational.kernels.scratch import OPTIONS, SMALLEST_WEIGHT, Matrix, Vector, vector
+from dslda.variational.kernels.scratch import ENTRY_OPTIONS, OPTIONS, SMALLEST_WEIGHT, Matrix, Vector, vector
 from dslda.variational.special import (
-    FASTMATH,
     digamma,
     exp_digamma_parts,
     exp_shifted,
@@ -35,7 +34,6 @@ MOST_TRIES = 12
 LONGEST = 8.0
 
 _DOCUMENTS = (*(READ_ONLY_1D[t] for t in (int64, int32, float64)), READ_ONLY_2D, READ_ONLY_1D[float64])
-_KERNEL = {"cache": True, "nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
 
 
 @njit(**OPTIONS)
@@ -235,7 +233,7 @@ def substitute(factor: Matrix, x: Vector) -> None:
 
 @njit(
     types.void(*_DOCUMENTS, READ_ONLY_2D, int64, float64, boolean, float64[:, ::1], float64[::1], int64[::1]),
-    **_KERNEL,
+    **ENTRY_OPTIONS,
 )
 def infer_words(
     indptr, terms, weights, topics, alpha, tilt, max_sweeps, tolerance, warm, gamma, length, sweeps
@@ -299,7 +297,7 @@ def infer_words(
         float64[::1],
         boolean[::1],
     ),
-    **_KERNEL,
+    **ENTRY_OPTIONS,
 )
 def differentiate(
     indptr,

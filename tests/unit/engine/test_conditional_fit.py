@@ -129,12 +129,12 @@ def test_copies_of_a_document_are_drawn_one_by_one_or_together() -> None:
 
 @pytest.mark.parametrize(("n", "n_again", "share"), [(3000, 0, 0.0), (3000, 300, 0.1), (300, 300, 1.0)])
 def test_the_share_of_documents_stored_again_is_known(n: int, n_again: int, share: float) -> None:
-    block, one_in = block_of(n), np.uint64(max(n // 1000, 1))
+    block = block_of(n)
     again = np.flatnonzero(np.diff(block.indptr) > 0)[:n_again]
     parts = [block, block.take(np.isin(np.arange(n), again))]
     # the pass looks at the documents alone
     parameters, family = ParameterParts([]), get_family("gaussian")
-    work = LengthPass(TermWeighting("sqrt"), one_in)
+    work = LengthPass(TermWeighting("sqrt"), n)
     first, second = (work(part, parameters, family, FitSpec()) for part in parts)
     # some thousand texts fall into the same bucket of 8,192 as another
     assert first.add(second).repeated_share == pytest.approx(share, abs=0.1)
