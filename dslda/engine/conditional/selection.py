@@ -1,8 +1,12 @@
 """Parts of the training documents, drawn by lot: a hash of each document's row in the source decides.
 
-A document is in the same inner part on any cluster, however the documents are cut into partitions. Copies of a document are
-drawn one by one, since new documents will have as many copies among those trained on as the inner part has; or together,
-where so many documents are stored more than once that the inner part would only repeat what the others have taught.
+A document is in the same inner part on any cluster, however the documents are cut into partitions. Each hundred rows that
+follow one another give their share to every part, so that parts of small corpora have the size that they should, and parts
+of sorted ones have documents from everywhere.
+
+Copies of a document are drawn one by one, since new documents will have as many copies among those trained on as the inner
+part has; or together, by a hash of their words, where so many documents are stored more than once that the inner part would
+only repeat what the others have taught.
 """
 
 from __future__ import annotations
@@ -18,13 +22,16 @@ from dslda.engine.data.training_view import TrainingBlock
 
 __all__ = ["ALL", "Selection"]
 
-_DRAWS: WeakKeyDictionary[TrainingBlock, dict[tuple[np.uint64, bool], NDArray[np.uint64]]] = (
+_DRAWS: WeakKeyDictionary[TrainingBlock, dict[tuple[np.uint64, bool], NDArray[np.float64]]] = (
     WeakKeyDictionary()
 )
 """Draws of the blocks in memory, since a fit selects from each block hundreds of times."""
 
 _INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _SAMPLE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
+
+STRATUM = 100
+"""Rows that are drawn together: of them, a part of 0.1 gets ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +69,36 @@ class Selection:
         """Which documents of the block are selected."""
         mask = np.ones(block.n_documents, dtype=np.bool_)
         if self.inner is not None:
-            mask &= (uniform(self._draws(block, _INNER_SALT)) < self.share) == self.inner
+            mask &= (self._draws(block, _INNER_SALT) < self.share) == self.inner
         if self.slice_of is not None:
             number, n_slices = self.slice_of
-            mask &= self._draws(block, _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
+            mask &= (self._draws(block, _SLICE_SALT) * n_slices).astype(np.int64) == number
         if self.sample < 1.0:
-            mask &= uniform(self._draws(block, _SAMPLE_SALT)) < self.sample
+            mask &= self._draws(block, _SAMPLE_SALT) < self.sample
         return mask
 
-    def _draws(self, block: TrainingBlock, salt: np.uint64) -> NDArray[np.uint64]:
-        """64 random bits for each document of the block for one purpose, independent of those for others."""
+    def _draws(self, block: TrainingBlock, salt: np.uint64) -> NDArray[np.float64]:
+        """A number of at least 0 and below 1 for each document for one purpose, independent of those for others."""
         draws, key = _DRAWS.setdefault(block, {}), (salt, self.by_words)
         if key not in draws:
-            own = (
-                document_hashes(block.indptr, block.terms, block.counts)
-                if self.by_words
-                else mixed(block.rows.astype(np.uint64))
-            )
-            draws[key] = mixed(own ^ salt)
+            if self.by_words:
+                own = document_hashes(block.indptr, block.terms, block.counts)
+                draws[key] = uniform(mixed(own ^ salt))
+            else:
+                draws[key] = _spread(block.rows, salt)
         return draws[key]
+
+
+def _spread(rows: NDArray[np.int64], salt: np.uint64) -> NDArray[np.float64]:
+    """A number for each row of which those of a stratum are spread evenly: one in every hundredth of 0 to 1."""
+    strata, own = np.unique(rows // STRATUM, return_inverse=True)
+    members = (strata[:, np.newaxis] * STRATUM + np.arange(STRATUM)).astype(np.uint64)
+    hashes = mixed(mixed(members) ^ salt)
+    places = hashes.argsort(axis=1).argsort(axis=1).astype(np.uint64)
+    # of 32 bits below the place, the largest number is below 1
+    lots = (places << np.uint64(32)) + (mixed(hashes) >> np.uint64(32))
+    numbers: NDArray[np.float64] = (lots / (STRATUM * 2.0**32))[own, rows % STRATUM]
+    return numbers
 
 
 ALL = Selection()
