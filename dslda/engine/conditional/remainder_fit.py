@@ -49,8 +49,12 @@ FARTHER = 1.5
 """Length of the coefficients of all documents, over that judged, beyond which the search has run away."""
 
 LEAST_GAIN = 1.0
-"""Log-likelihood, over the dispersion, that the inner part must gain by a number that is fitted to it. Less does not tell two
-steps apart."""
+"""Log-likelihood, over the dispersion, that the inner part must gain by a number that is fitted to it."""
+
+TOLERANCE = 2.0
+"""Log-likelihood of the inner part, over the dispersion, that the last step of the search may lack to the best one: two
+standard errors. The inner part does not tell such steps apart, and stops too early as often as too late, where the penalty
+keeps later ones in bounds."""
 
 HIGHEST_FACTOR, HIGHEST_SHIFT = 2.0, 3.0
 
@@ -359,7 +363,7 @@ def calibration(
     alone = with_shift(alone, free_words=False)
     if regression is None or not with_words:
         return Calibration(alone, None, words, intercept, level, 0.0)
-    step = regression.solve(inner, tolerance=LEAST_GAIN * alone.dispersion)
+    step = regression.solve(inner, tolerance=TOLERANCE * alone.dispersion)
     if step is None:
         return Calibration(alone, None, words, intercept, level, 0.0)
     words, intercept = regression.words(step.coefficients), step.intercept
