@@ -168,7 +168,7 @@ class ConditionalFit:
         self._descent = TopicDescent.start(parameters)
         self._sums: CoefficientSums | None = None
         self._totals = _Totals.empty(parameters, family)
-        self._dispersion, self._mass, self._curvature = 1.0, 1.0, 0.0
+        self._dispersion, self._mass, self._curvature, self._words_per_response = 1.0, 1.0, 0.0, 1.0
         self._step = 0
         self._center: Array = np.zeros(parameters.n_classes or 1)
         self._best: _Best | None = None
@@ -426,6 +426,8 @@ class ConditionalFit:
             statistics = self._run(self.parameters, ConditionalPass(self._recipe.outer, differentiated=False))
             self._sums = CoefficientSums.of_all(statistics, self.parameters, self._recipe.n_slices)
             self._curvature = statistics.curvature
+            mass = float(statistics.topic_counts.sum())
+            self._words_per_response = mass / max(statistics.labelled_weight, 1.0)
             new = self._solved(self.parameters)
             if self._learns_scatter:
                 delta = self._updated_delta(self.parameters, statistics.profile, statistics.labelled_weight)
@@ -451,18 +453,23 @@ class ConditionalFit:
         else:
             selection = replace(selection, slice_of=(number, recipe.n_slices))
             share = 1.0 / recipe.n_slices
-        statistics = self._run(parameters, ConditionalPass(selection, self._dispersion), partitions, share)
+        # responses count by their mean, and so do words: here on the scale of the words
+        work = ConditionalPass(selection, self._words_per_response / self._dispersion)
+        statistics = self._run(parameters, work, partitions, share)
         self._totals.add(statistics)
-        mass = float(statistics.topic_counts.sum())
+        mass = -float(statistics.gradient.sum())
         if mass > 0.0:
-            gradient = statistics.gradient / max(statistics.labelled_weight, 1.0)
-            gradient -= statistics.topic_counts / mass
-            gradient -= self._spec.topic_prior / self._mass * (parameters.topics > 0.0)
             if self._seeds is not None:
-                self._seeds.add_to(gradient, -self._seed_counts / self._mass)
+                self._seeds.add_to(statistics.gradient, -self._seed_counts * mass / self._mass)
             self._sums.visit(number, statistics, parameters)
             new = self._solved(parameters)
-            topics = self._descent.step(parameters.topics, gradient, recipe.step_size)
+            topics = self._descent.step(
+                parameters.topics,
+                statistics.gradient,
+                recipe.step_size,
+                scale=1.0 / mass,
+                prior=self._spec.topic_prior / self._mass,
+            )
             self._check(topics, new)
             self.parameters = replace(new, topics=topics)
         self._step += 1
@@ -577,6 +584,7 @@ class ConditionalFit:
             self._dispersion,
             self._mass,
             self._curvature,
+            self._words_per_response,
             float(self._step),
             float(self._descent.n_steps),
         ]
@@ -616,7 +624,9 @@ class ConditionalFit:
         if not state:
             return
         nothing = np.zeros(0)
-        self._dispersion, self._mass, self._curvature, step, n_steps = state["numbers"].tolist()
+        self._dispersion, self._mass, self._curvature, self._words_per_response, step, n_steps = state[
+            "numbers"
+        ].tolist()
         self._step = int(step)
         self._descent = TopicDescent(
             state["first_moments"].copy(), state["second_moments"].copy(), int(n_steps)

@@ -92,7 +92,7 @@ class ConditionalPass:
     """Inference from words alone, and the gradient of the loss through it; see `conditional_statistics`."""
 
     selection: Selection = ALL
-    dispersion: float = 1.0
+    loss_weight: float = 1.0
     differentiated: bool = True
     joint: bool = False
 
@@ -110,7 +110,7 @@ class ConditionalPass:
                 family=family,
                 max_sweeps=spec.max_sweeps,
                 extras=chosen.extras,
-                dispersion=self.dispersion,
+                loss_weight=self.loss_weight,
                 differentiated=self.differentiated,
                 joint=self.joint,
             ),

@@ -49,22 +49,23 @@ class TopicDescent:
     def start(cls, parameters: Parameters) -> TopicDescent:
         return cls(np.zeros_like(parameters.topics), np.zeros_like(parameters.topics))
 
-    def step(self, topics: Array, gradient: Array, step_size: float) -> Array:
-        """New topics. `gradient` is the derivative of the objective by log beta, before topics are normalised.
+    def step(
+        self, topics: Array, gradient: Array, step_size: float, *, scale: float = 1.0, prior: float = 0.0
+    ) -> Array:
+        """New topics. The derivative of the objective by log beta, before topics are normalised, is `scale` times `gradient`,
+        less `prior` for every known term.
 
         Terms that no document has keep their zeros.
         """
         from dslda.variational.kernels.topic_moves import add_moments, move
 
         self.n_steps += 1
-        # through the normalisation of each topic over its terms
-        total = read_only(gradient.sum(axis=0))
         topics = read_only(topics)
-        roots = add_moments(
-            topics, read_only(gradient), total, self.first, self.second, FIRST_DECAY, SECOND_DECAY
+        roots, n_known = add_moments(
+            topics, read_only(gradient), scale, prior, self.first, self.second, FIRST_DECAY, SECOND_DECAY
         )
         # unknown terms have had no gradient
-        floor = SMOOTHING * roots / max(np.count_nonzero(topics[:, 0]) * topics.shape[1], 1)
+        floor = SMOOTHING * roots / max(n_known * topics.shape[1], 1)
         if not math.isfinite(floor):
             # whoever takes the step refuses these
             return np.full_like(topics, np.nan)
@@ -74,7 +75,6 @@ class TopicDescent:
         size = step_size * math.sqrt(1.0 - SECOND_DECAY**self.n_steps) / (1.0 - FIRST_DECAY**self.n_steps)
         new = np.empty_like(topics)
         move(topics, read_only(self.first), read_only(self.second), size, floor, LOWEST, new)
-        new /= new.sum(axis=0)
         return new
 
 

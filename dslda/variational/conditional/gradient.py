@@ -35,13 +35,15 @@ PULL_ROUNDS, PULL_SWEEPS = 4, 2
 class ConditionalStatistics(SufficientStatistics):
     """Sums of conditional training.
 
-    `topic_counts`, `score`, `information`, `profile` and the counts are those of an E-step whose posterior is that of the
-    words, with zbar at its mean. `elbo` is the bound of the words. `curvature` is the sum of the weights in `information`.
+    `topic_counts` (none beside a gradient), `score`, `information`, `profile` and the counts are those of an E-step
+    whose posterior is that of the words, with zbar at its mean. `elbo` is the bound of the words. `curvature` is the sum of
+    the weights in `information`.
 
     Attributes
     ----------
     gradient : ndarray of float64, shape (V, K)
-        Derivative of the weighted loss by log beta, before the topics are normalised; of shape (V, 0) unless asked for.
+        Derivative of the weighted loss less the bound of the words by log beta, before the topics are normalised; of shape
+        (V, 0) unless asked for. Its sum is minus that of the expected counts.
     features : ndarray of float64, shape (K + P,)
         Weighted sum of (zbar, x) over the documents with a response.
     log_likelihood : float
@@ -70,7 +72,7 @@ def conditional_statistics(
     family: Family,
     max_sweeps: int,
     extras: Array | None = None,
-    dispersion: float = 1.0,
+    loss_weight: float = 1.0,
     differentiated: bool = True,
     joint: bool = False,
 ) -> ConditionalStatistics:
@@ -86,10 +88,10 @@ def conditional_statistics(
     max_sweeps : int
     extras : ndarray of float64, shape (D, 4 + P), optional
         See :meth:`~dslda.variational.design.Design.extras`.
-    dispersion : float, default 1
-        The loss is divided by it.
+    loss_weight : float, default 1
+        Weight of the loss in the gradient.
     differentiated : bool, default True
-        Sum the gradient.
+        Sum the gradient in place of the expected counts.
     joint : bool, default False
         For a response of classes: also sum `joint_information`, which only standard errors need.
     """
@@ -117,7 +119,7 @@ def conditional_statistics(
     if differentiated:
         # of a response with one linear predictor, as of one class
         columns = (len(y), parameters.n_classes or 1)
-        weight = (responses.weight / dispersion)[:, np.newaxis]
+        weight = (responses.weight * loss_weight)[:, np.newaxis]
         slopes = -(weight * slope.reshape(columns)) @ parameters.eta.reshape(-1, columns[1]).T
     _add_words(statistics, documents, posterior, responses, parameters, slopes=slopes)
     _report(statistics, documents, posterior, started)
@@ -210,7 +212,10 @@ def _zeros(parameters: Parameters, family: Family, *, differentiated: bool = Fal
         n_classes=parameters.n_classes,
     )
     statistics.features = np.zeros(parameters.n_topics + len(parameters.zeta))
-    if not differentiated:  # zeros need not cross the wire
+    # one of the two tables is enough, and half the work of adding them up
+    if differentiated:
+        statistics.topic_counts = statistics.topic_counts[:, :0].copy()
+    else:
         statistics.gradient = statistics.gradient[:, :0].copy()
     return statistics
 
@@ -281,8 +286,7 @@ def _add_words(
         read_only(nothing if slopes is None else slopes),
         read_only(responses.word_weight),
         DISCOUNT,
-        statistics.topic_counts,
-        statistics.gradient,
+        statistics.topic_counts if slopes is None else statistics.gradient,
         bound,
         failed,
     )

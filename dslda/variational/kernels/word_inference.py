@@ -231,6 +231,25 @@ def substitute(factor: Matrix, x: Vector) -> None:
         x[k] = total / factor[k, k]
 
 
+@njit(**OPTIONS)
+def add_derivative(
+    n: int,
+    rows: NDArray[np.int32],
+    c: Vector,
+    phi: Matrix,
+    multiplier: Vector,
+    emphasis: float,
+    m: Vector,
+    sums: Matrix,
+) -> None:
+    """Add c phi (multiplier - its mean under phi - emphasis) to the rows of a document's entries; `m` is scratch."""
+    normalise(n, phi, multiplier, m)
+    for i in range(n):
+        row = rows[i]
+        for k in range(multiplier.shape[0]):
+            sums[row, k] += c[i] * phi[k, i] * (multiplier[k] - m[i] - emphasis)
+
+
 @njit(
     types.void(*_DOCUMENTS, READ_ONLY_2D, int64, float64, boolean, float64[:, ::1], float64[::1], int64[::1]),
     **ENTRY_OPTIONS,
@@ -293,7 +312,6 @@ def infer_words(
         READ_ONLY_1D[float64],
         float64,
         float64[:, ::1],
-        float64[:, ::1],
         float64[::1],
         boolean[::1],
     ),
@@ -310,23 +328,23 @@ def differentiate(
     slopes,
     emphasis,
     discount,
-    topic_counts,
-    gradient,
+    sums,
     bound,
     failed,
 ):
-    """Add to the sums of the words, and to the derivative of a loss by log beta.
+    """Add to `sums` the expected counts of each term in each topic, or the derivative of an objective by log beta.
 
-    `gamma` is that of `infer_words`, and `slopes` the derivative of the loss of each document by its mean topic assignment,
-    or an array without rows for no loss. `emphasis` is the weight of the words of each document, in `topic_counts` (the
-    derivative of their bound by log beta) and in `bound[0]`; `slopes` include their weights. `discount` is the tau of the
-    implicit derivative: 0 is exact. A document whose system is not positive definite with it gets a larger one; where none
-    helps, `failed` is set.
+    `gamma` is that of `infer_words`. `slopes` has no rows for the counts. Otherwise it has the derivative of the loss of each
+    document by its mean topic assignment, and `sums` gets that of the loss by log beta, less the counts, which are the
+    derivative of the bound of the words: one table serves both. `emphasis` is the weight of the words of each document, in
+    the counts and in `bound[0]`; `slopes` include their weights. `discount` is the tau of the implicit derivative: 0 is
+    exact. A document whose system is not positive definite with it gets a larger one; where none helps, `failed` is set.
     """
     n_topics = topics.shape[1]
     longest = largest(indptr)
     columns = vector(n_topics * longest).reshape((n_topics, longest))
     c, z, m, r = vector(longest), vector(longest), vector(longest), vector(n_topics)
+    inverse = vector(longest)
     rows = np.empty(longest, dtype=np.int32)
     work = vector(3 * n_topics).reshape((3, n_topics))
     bits = np.empty(n_topics, dtype=np.uint64)
@@ -356,25 +374,30 @@ def differentiate(
         for k in range(n_topics):
             tilted = work[2, k] if tilt.shape[0] == 0 else work[2, k] - tilt[d, k]
             total += (alpha[k] - own[k]) * (tilted - shift)
+        for i in range(n):
+            inverse[i] = 1.0 / z[i]
         for k in range(n_topics):
             for i in range(n):
-                columns[k, i] *= r[k] / z[i]
+                columns[k, i] *= r[k] * inverse[i]
         log(n, z, m, entry_bits)
         for i in range(n):
             total += c[i] * (m[i] + top - shift)
         bound[0] += emphasis[d] * total
         # columns hold phi now
-        for i in range(n):
-            row = rows[i]
-            weight = emphasis[d] * c[i]
-            for k in range(n_topics):
-                topic_counts[row, k] += weight * columns[k, i]
         if n_solved == 0:
+            for i in range(n):
+                row = rows[i]
+                weight = emphasis[d] * c[i]
+                for k in range(n_topics):
+                    sums[row, k] += weight * columns[k, i]
             continue
         steepest = 0.0
         for k in range(n_topics):
             steepest = max(steepest, abs(slopes[d, k]))
         if steepest == 0.0:
+            for k in range(n_topics):
+                multiplier[k] = 0.0
+            add_derivative(n, rows, c, columns, multiplier, emphasis[d], m, sums)
             continue
         for k in range(n_topics):
             share = 0.0
@@ -395,14 +418,8 @@ def differentiate(
                 break
         if tries == MOST_TRIES:
             failed[d] = True
-            continue
-        substitute(factor, multiplier)
-        for i in range(n):
-            m[i] = 0.0
-        for k in range(n_topics):
-            for i in range(n):
-                m[i] += columns[k, i] * multiplier[k]
-        for i in range(n):
-            row = rows[i]
             for k in range(n_topics):
-                gradient[row, k] += c[i] * columns[k, i] * (multiplier[k] - m[i])
+                multiplier[k] = 0.0
+        else:
+            substitute(factor, multiplier)
+        add_derivative(n, rows, c, columns, multiplier, emphasis[d], m, sums)
