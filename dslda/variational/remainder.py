@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from dslda.families.base import Array
 from dslda.variational.term_weights import WEIGHTINGS
 
-__all__ = ["Remainder", "normalised_terms"]
+__all__ = ["Remainder", "normalised_entries", "normalised_terms"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,10 +44,8 @@ class Remainder:
         return added
 
 
-def normalised_terms(
-    indptr: NDArray[np.int64], terms: NDArray[np.int32], counts: NDArray[np.int32], n_terms: int
-) -> csr_array:
-    """Rows of 1 + log c for terms that occur c times, divided by their Euclidean length, shape (D, V).
+def normalised_entries(indptr: NDArray[np.int64], counts: NDArray[np.int32]) -> Array:
+    """1 + log c for terms that occur c times, divided by the Euclidean length of their document, shape (nnz,).
 
     This is TF-IDF but for the weights of the terms, which are part of their coefficients.
     """
@@ -56,4 +54,11 @@ def normalised_terms(
     known = sizes > 0  # reduceat sums no empty range
     lengths = np.sqrt(np.add.reduceat(np.square(values), indptr[:-1][known]))
     values /= np.repeat(lengths, sizes[known])
-    return csr_array((values, terms, indptr), shape=(len(sizes), n_terms))
+    return values
+
+
+def normalised_terms(
+    indptr: NDArray[np.int64], terms: NDArray[np.int32], counts: NDArray[np.int32], n_terms: int
+) -> csr_array:
+    """Rows of the normalised entries of documents, shape (D, V)."""
+    return csr_array((normalised_entries(indptr, counts), terms, indptr), shape=(len(indptr) - 1, n_terms))

@@ -25,9 +25,6 @@ REPORT: Mapping[str, str] = {"kind": "report"}
 FIRST: Mapping[str, str] = {"kind": "first"}
 """A row of the source, or None: of two rows the sum is the lower one."""
 
-# rows to add at once where an index copies them
-_ROWS_BYTES = 16 << 20
-
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sums:
@@ -141,6 +138,9 @@ class Sums:
         return wider
 
     def _add_rows(self, other: Self) -> None:
+        from dslda.variational.kernels.layout import read_only
+        from dslda.variational.kernels.term_rows import add_rows
+
         if self.terms is not None and (other.terms is None or not np.array_equal(self.terms, other.terms)):
             self._make_room(other.terms)
         rows = None
@@ -150,11 +150,8 @@ class Sums:
             array = getattr(other, name)
             if rows is None:
                 total += array
-                continue
-            # in parts, since indexing on the left copies the rows that it adds to
-            step = max(_ROWS_BYTES // max(array[:1].nbytes, 1), 1)
-            for start in range(0, len(rows), step):
-                total[rows[start : start + step]] += array[start : start + step]
+            else:
+                add_rows(total, read_only(rows, np.int64), read_only(array))
 
     def _make_room(self, terms: NDArray[np.int64] | None) -> None:
         """Give each of `terms` a row; None for all terms."""

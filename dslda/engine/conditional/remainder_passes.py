@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,8 +22,18 @@ from dslda.variational.conditional.word_regression import (
 )
 from dslda.variational.parameter_parts import ParameterParts
 from dslda.variational.parameters import FitSpec
+from dslda.variational.remainder import normalised_entries
 
 __all__ = ["CombinationPass", "TermPass", "WordRegressionPass"]
+
+_ENTRIES: WeakKeyDictionary[TrainingBlock, Array] = WeakKeyDictionary()
+"""Normalised entries of the blocks in memory: to make them takes longer than a step of the search with them."""
+
+
+def _entries(block: TrainingBlock) -> Array:
+    if block not in _ENTRIES:
+        _ENTRIES[block] = normalised_entries(block.indptr, block.counts)
+    return _ENTRIES[block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ class WordRegressionPass:
             block,
             parameters,
             lambda documents, own: word_regression_sums(
-                documents,
+                replace(documents, entries=_entries(block)),
                 block.y,
                 own,
                 family=family,

@@ -29,12 +29,15 @@ class WeightedDocuments:
     ----------
     indptr, terms, counts : ndarray of int64, int32, int32, shapes (D + 1,) and two times (nnz,)
     weighting : TermWeighting
+    entries : ndarray of float64, shape (nnz,), or None
+        The normalised entries, where a search that needs them dozens of times keeps them.
     """
 
     indptr: NDArray[np.int64]
     terms: NDArray[np.int32]
     counts: NDArray[np.int32]
     weighting: TermWeighting
+    entries: Array | None = None
 
     @classmethod
     def of(
@@ -66,7 +69,9 @@ class WeightedDocuments:
 
     def normalised(self, n_terms: int) -> csr_array:
         """See :func:`~dslda.variational.remainder.normalised_terms`."""
-        return normalised_terms(self.indptr, self.terms, self.counts, n_terms)
+        if self.entries is None:
+            return normalised_terms(self.indptr, self.terms, self.counts, n_terms)
+        return csr_array((self.entries, self.terms, self.indptr), shape=(self.n_documents, n_terms))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

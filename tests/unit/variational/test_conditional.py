@@ -284,10 +284,10 @@ def test_order_of_documents_terms_and_topics_is_only_order(seed: int, n_topics: 
     )
     found = sums_of(statistics_of(documents, permuted, family))
     assert_allclose(found["gradient"], expected["gradient"][:, order], rtol=1e-7, atol=1e-9)
-    counts, permuted_counts = (
+    before, after = (
         statistics_of(documents, p, family, differentiated=False).topic_counts for p in (parameters, permuted)
     )
-    assert_allclose(permuted_counts, counts[:, order], rtol=1e-7, atol=1e-9)
+    assert_allclose(after, before[:, order], rtol=1e-7, atol=1e-9)
 
 
 def test_a_document_of_weight_two_is_two_documents() -> None:
