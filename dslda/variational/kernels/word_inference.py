@@ -17,7 +17,15 @@ from numba import boolean, float64, int32, int64, njit, types
 from numpy.typing import NDArray
 
 from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
-from dslda.variational.kernels.scratch import ENTRY_OPTIONS, OPTIONS, SMALLEST_WEIGHT, Matrix, Vector, vector
+from dslda.variational.kernels.scratch import (
+    ENTRY_OPTIONS,
+    LANES,
+    OPTIONS,
+    SMALLEST_WEIGHT,
+    Matrix,
+    Vector,
+    vector,
+)
 from dslda.variational.special import (
     digamma,
     exp_digamma_parts,
@@ -37,12 +45,18 @@ _DOCUMENTS = (*(READ_ONLY_1D[t] for t in (int64, int32, float64)), READ_ONLY_2D,
 
 
 @njit(**OPTIONS)
+def whole_lanes(n: int) -> int:
+    """`n` rounded up to whole turns of a compiled loop, which would take the rest one by one."""
+    return (n + LANES - 1) // LANES * LANES
+
+
+@njit(**OPTIONS)
 def largest(indptr: NDArray[np.int64]) -> int:
-    """Entries of the longest document."""
+    """Room for the entries of the longest document, an odd number of turns: powers of two apart, columns share cache sets."""
     longest = int64(0)
     for d in range(indptr.shape[0] - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
-    return longest
+    return (whole_lanes(longest) // LANES | 1) * LANES
 
 
 @njit(**OPTIONS)
@@ -54,7 +68,10 @@ def gather_columns(
     c: Vector,
     weights: Matrix,
 ) -> tuple[int, float]:
-    """Write the weights of the known terms in each topic, one topic after another; returns the entries and N."""
+    """Write the weights of the known terms in each topic, one topic after another; returns the entries and N.
+
+    Entries without a weight follow up to `whole_lanes`.
+    """
     n, length = 0, 0.0
     for i in range(terms.shape[0]):
         largest_weight = 0.0
@@ -67,6 +84,10 @@ def gather_columns(
             c[n] = counts[i]
             length += counts[i]
             n += 1
+    for i in range(n, whole_lanes(n)):
+        c[i] = 0.0
+        for k in range(topics.shape[1]):
+            weights[k, i] = 1.0
     return n, length
 
 
@@ -170,18 +191,21 @@ def extrapolate(gamma: Vector, alpha: Vector, earlier: Vector, moves: Vector) ->
 
 
 @njit(**OPTIONS)
-def trigamma(x: float) -> float:
-    """trigamma(x) of one number, x > 0 (Abramowitz and Stegun 6.4.6 and 6.4.12)."""
-    squares = 0.0
-    while x < 6.0:
-        squares += 1.0 / (x * x)
-        x += 1.0
-    r = 1.0 / x
-    r2 = r * r
-    series = (
-        r2 * r * (1.0 / 6.0 - r2 * (1.0 / 30.0 - r2 * (1.0 / 42.0 - r2 * (1.0 / 30.0 - r2 * 5.0 / 66.0))))
-    )
-    return squares + r + 0.5 * r2 + series
+def precisions(gamma: Vector, out: Vector) -> None:
+    """Write 1 / trigamma(gamma) (Abramowitz and Stegun 6.4.6 and 6.4.12), six steps up for all, so that a loop takes several
+    at a time."""
+    for k in range(gamma.shape[0]):
+        x = gamma[k]
+        squares = 1.0 / (x * x)
+        for _ in range(5):
+            x += 1.0
+            squares += 1.0 / (x * x)
+        r = 1.0 / (x + 1.0)
+        r2 = r * r
+        series = (
+            r2 * r * (1.0 / 6.0 - r2 * (1.0 / 30.0 - r2 * (1.0 / 42.0 - r2 * (1.0 / 30.0 - r2 * 5.0 / 66.0))))
+        )
+        out[k] = 1.0 / (squares + r + 0.5 * r2 + series)
 
 
 @njit(**OPTIONS)
@@ -232,6 +256,15 @@ def substitute(factor: Matrix, x: Vector) -> None:
 
 
 @njit(**OPTIONS)
+def scatter_columns(n: int, rows: NDArray[np.int32], columns: Matrix, sums: Matrix) -> None:
+    """Add the columns of entries to their rows; arithmetic comes before, since loops over entries are compiled better."""
+    for i in range(n):
+        row = rows[i]
+        for k in range(sums.shape[1]):
+            sums[row, k] += columns[k, i]
+
+
+@njit(**OPTIONS)
 def add_derivative(
     n: int,
     rows: NDArray[np.int32],
@@ -242,12 +275,14 @@ def add_derivative(
     m: Vector,
     sums: Matrix,
 ) -> None:
-    """Add c phi (multiplier - its mean under phi - emphasis) to the rows of a document's entries; `m` is scratch."""
-    normalise(n, phi, multiplier, m)
-    for i in range(n):
-        row = rows[i]
-        for k in range(multiplier.shape[0]):
-            sums[row, k] += c[i] * phi[k, i] * (multiplier[k] - m[i] - emphasis)
+    """Add c phi (multiplier - its mean under phi - emphasis) to the rows of a document's entries; `m` is scratch, and so is
+    `phi` from then on."""
+    width = whole_lanes(n)
+    normalise(width, phi, multiplier, m)
+    for k in range(multiplier.shape[0]):
+        for i in range(width):
+            phi[k, i] *= c[i] * (multiplier[k] - m[i] - emphasis)
+    scatter_columns(n, rows, phi, sums)
 
 
 @njit(
@@ -281,12 +316,13 @@ def infer_words(
         sweeps[d] = 0 if n == 0 else max_sweeps + 1
         if n == 0:
             continue
+        width = whole_lanes(n)
         for sweep in range(max_sweeps):
             shares(own, tilt, d, r, factors, exponents, bits)
-            normalise(n, columns, r, z)
-            for i in range(n):
+            normalise(width, columns, r, z)
+            for i in range(width):
                 z[i] = c[i] / z[i]
-            assign(n, 0, columns, z, assigned)
+            assign(width, 0, columns, z, assigned)
             change = 0.0
             for k in range(n_topics):
                 new = alpha[k] + r[k] * assigned[k]
@@ -362,9 +398,10 @@ def differentiate(
         n, length = gather_columns(terms[start:stop], weights[start:stop], topics, rows, c, columns)
         if n == 0:
             continue
+        width = whole_lanes(n)
         own = gamma[d]
         top, log_gammas = shares_and_bound(own, tilt, d, r, work, bits)
-        normalise(n, columns, r, z)
+        normalise(width, columns, r, z)
         # the ELBO of the words, with the best phi for this gamma
         gamma_sum = 0.0
         for k in range(n_topics):
@@ -374,22 +411,21 @@ def differentiate(
         for k in range(n_topics):
             tilted = work[2, k] if tilt.shape[0] == 0 else work[2, k] - tilt[d, k]
             total += (alpha[k] - own[k]) * (tilted - shift)
-        for i in range(n):
+        for i in range(width):
             inverse[i] = 1.0 / z[i]
         for k in range(n_topics):
-            for i in range(n):
+            for i in range(width):
                 columns[k, i] *= r[k] * inverse[i]
-        log(n, z, m, entry_bits)
-        for i in range(n):
+        log(width, z, m, entry_bits)
+        for i in range(width):
             total += c[i] * (m[i] + top - shift)
         bound[0] += emphasis[d] * total
         # columns hold phi now
         if n_solved == 0:
-            for i in range(n):
-                row = rows[i]
-                weight = emphasis[d] * c[i]
-                for k in range(n_topics):
-                    sums[row, k] += weight * columns[k, i]
+            for k in range(n_topics):
+                for i in range(width):
+                    columns[k, i] *= emphasis[d] * c[i]
+            scatter_columns(n, rows, columns, sums)
             continue
         steepest = 0.0
         for k in range(n_topics):
@@ -399,16 +435,15 @@ def differentiate(
                 multiplier[k] = 0.0
             add_derivative(n, rows, c, columns, multiplier, emphasis[d], m, sums)
             continue
+        precisions(own, precision)
         for k in range(n_topics):
             share = 0.0
-            for i in range(n):
-                share += c[i] * columns[k, i]
-            assigned[k] = share
-            precision[k] = 1.0 / trigamma(own[k])
-            multiplier[k] = slopes[d, k] / length * precision[k]
-            for i in range(n):
+            for i in range(width):
                 z[i] = c[i] * columns[k, i]
-            assign(n, k, columns, z, system[k])
+                share += z[i]
+            assigned[k] = share
+            multiplier[k] = slopes[d, k] / length * precision[k]
+            assign(width, k, columns, z, system[k])
         tau = discount
         tries = 0
         while not factorise(system, assigned, tau, precision, factor, r):
