@@ -25,7 +25,7 @@ __all__ = [
     "work",
 ]
 
-MIN_PARTITION_TOKENS = 400_000
+MIN_PARTITION_TOKENS = 1_000_000
 MAX_PARTITION_TOKENS = 2_000_000
 PARTITIONS_WANTED = 16
 
@@ -71,10 +71,10 @@ class Partition:
 
 
 def choose_partition_tokens(n_tokens: int, wanted: int | None) -> int:
-    """Tokens of a partition: `wanted`, or by default a sixteenth of the corpus, from 400,000 to 2 million.
+    """Tokens of a partition: `wanted`, or by default a sixteenth of the corpus, from 1 to 2 million.
 
     Sixteen partitions keep the cores of one machine busy; 2 million tokens take seconds of E-step and about 10 MB. A step
-    of conditional training works on a twentieth of each: of 400,000 tokens that takes 1.5 ms, a third of it for starting.
+    of conditional training works on a part of each, and with smaller ones would spend more on starting than on documents.
     """
     if wanted is None:
         return min(max(n_tokens // PARTITIONS_WANTED, MIN_PARTITION_TOKENS), MAX_PARTITION_TOKENS)

@@ -149,7 +149,7 @@ def ingest(
         CountVectorizer does. Documents that hold positions of terms need it: a matrix,
         and LDA-C, Matrix Market and UCI files.
     partition_tokens : int, optional
-        Approximate number of tokens of a partition. By default a sixteenth of the corpus, from 400,000 to 2 million:
+        Approximate number of tokens of a partition. By default a sixteenth of the corpus, from 1 to 2 million:
         work for all cores of one machine, of a few seconds at most per partition.
     overwrite : bool
         Replace a corpus at `out`.

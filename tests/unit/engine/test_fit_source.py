@@ -23,7 +23,7 @@ N_TERMS = 60
 
 @pytest.fixture(scope="module")
 def block() -> DocumentBlock:
-    return simulate_corpus(1500, 3, N_TERMS, mean_tokens=450, missing=0.1, seed=3).block
+    return simulate_corpus(3750, 3, N_TERMS, mean_tokens=450, missing=0.1, seed=3).block
 
 
 @pytest.fixture(scope="module")

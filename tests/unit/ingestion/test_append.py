@@ -196,11 +196,11 @@ def test_plain_zarr_reads_what_was_appended(old, second):
 def test_a_large_append_to_a_small_corpus_is_cut_as_a_large_corpus_is(tmp_path, old):
     """Not into as many partitions as would fit into the few rows of the old ones."""
     many = write_records(
-        tmp_path / "many.jsonl", [row | {"text": " ".join(WORDS * 30)} for row in records(3600, 1)]
+        tmp_path / "many.jsonl", [row | {"text": " ".join(WORDS * 30)} for row in records(9000, 1)]
     )
     before = open_corpus(old)
     grown = ingest(many, old, append=True)
-    assert grown.n_tokens > 600_000
+    assert grown.n_tokens > 1_500_000
     assert grown.n_partitions - before.n_partitions == 2
     assert max(p.n_tokens for p in before.partitions) < 100
 
