@@ -217,6 +217,14 @@ class ConditionalFit:
         return self._best is not None
 
     @property
+    def best_in_words(self) -> str:
+        """What an interrupted fit keeps, for the log."""
+        assert self._best is not None
+        if self._best.epoch:
+            return f"the best epoch of {self.n_epochs}"
+        return "the start, which predicts best" if self.n_epochs else "the start"
+
+    @property
     def has_settled(self) -> bool:
         """True if the last epochs have not helped.
 
@@ -313,7 +321,10 @@ class ConditionalFit:
         recipe = replace(self._recipe, inner_share=0.0)
         if self._recipe.refits:
             n_epochs = best.epoch
-            logger.info("training once more on all documents, for %s", number_of(n_epochs, "epoch"))
+            if n_epochs:
+                logger.info("training once more on all documents, for %s", number_of(n_epochs, "epoch"))
+            else:
+                logger.info("the start predicts best: it is made once more, from all documents")
             again = self._another(self._fresh(), recipe)
         elif recipe.last_epochs:
             n_epochs = recipe.last_epochs
@@ -743,7 +754,7 @@ def fit_conditionally(
                 checkpoints.note(error)
             if not run.can_finish or not isinstance(error, KeyboardInterrupt):
                 raise
-            logger.warning("interrupted: keeping the best epoch of %d", run.n_epochs)
+            logger.warning("interrupted: keeping %s", run.best_in_words)
             interrupted = True
         else:
             if checkpoints is not None:
@@ -753,7 +764,7 @@ def fit_conditionally(
         except KeyboardInterrupt:
             if interrupted:
                 raise
-            logger.warning("interrupted: keeping the best epoch of %d, without what follows", run.n_epochs)
+            logger.warning("interrupted: keeping %s, without what follows", run.best_in_words)
             interrupted = True
             parameters, statistics, ridge, unseen = run.finish(at_once=True)
     if run.is_by_chance:

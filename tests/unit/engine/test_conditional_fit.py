@@ -373,6 +373,46 @@ def test_training_goes_on_where_the_start_predicts_best(monkeypatch: pytest.Monk
     assert len(epochs) == 1 + np.argmax(epochs) + recipe.PATIENCE or len(epochs) == recipe.EPOCHS
 
 
+@pytest.mark.parametrize("n_epochs", [0, 2])
+def test_a_start_that_is_kept_is_told_in_words(
+    n_epochs: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    best_has_epoch(n_epochs, monkeypatch)
+    train(counts_of(400), response=simulated(400).block.responses["y"], n_topics=3, seed=1)
+    again = [line for line in caplog.messages if "on all documents" in line or "from all documents" in line]
+    expected = "the start predicts best: it is made once more, from all documents"
+    assert again == [f"training once more on all documents, for {n_epochs} epochs" if n_epochs else expected]
+
+
+@pytest.mark.parametrize(
+    ("n_documents", "kept"), [(10_800, "the start"), (12_000, "the start, which predicts best")]
+)
+def test_an_interrupted_fit_says_that_it_keeps_the_start(
+    corpus: Corpus,
+    n_documents: int,
+    kept: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    best_has_epoch(0, monkeypatch)
+    train(corpus, **SETTINGS, progress=At(n_documents, KeyboardInterrupt))
+    assert f"interrupted: keeping {kept}" in caplog.messages
+
+
+def best_has_epoch(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the inner part find the n-th epoch best; the start is the one before the first."""
+    judge = ConditionalFit._judge
+
+    def judged(self: ConditionalFit, epoch: int) -> float:
+        gain = judge(self, epoch)
+        if epoch == n:
+            self._peak += 10.0
+        return gain
+
+    monkeypatch.setattr(ConditionalFit, "_judge", judged)
+
+
 @pytest.mark.parametrize(("n_topics", "said"), [(2, True), (3, False)])
 def test_fewer_topics_than_classes_are_said(
     n_topics: int, said: bool, caplog: pytest.LogCaptureFixture
