@@ -266,13 +266,17 @@ class Checkpoints:
     def after_m_step(self, position: Position) -> None:
         """Remember the position, and write it if a checkpoint is due."""
         self._position = position
-        if checkpoint_is_due(
+        if self.is_due(n_complete=len(position.trace)):
+            self._try(position)
+
+    def is_due(self, *, n_complete: int) -> bool:
+        """True if a checkpoint should be written after so many complete iterations."""
+        return checkpoint_is_due(
             every=self._every,
-            iterations=len(position.trace) - self._n_tried,
+            iterations=n_complete - self._n_tried,
             seconds=time.monotonic() - self._ended,
             cost=self._cost,
-        ):
-            self._try(position)
+        )
 
     def at_end(self, *, n_complete: int) -> None:
         """Write the last position, unless the checkpoint holds it already.
@@ -322,7 +326,7 @@ def checkpoint_is_due(*, every: int | None, iterations: int, seconds: float, cos
         Iterations between two checkpoints. None keeps checkpoints below 5% of the time: after every iteration if
         iterations take long, and seldom if they are quick. Runs differ in these times, but not in their results.
     iterations : int
-        Complete iterations since the last attempt to write one, at least 1.
+        Complete iterations since the last attempt to write one; 0 between two steps of conditional training.
     seconds : float
         Time since the end of that attempt, or since the beginning of the fit.
     cost : float

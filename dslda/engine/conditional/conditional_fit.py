@@ -744,9 +744,11 @@ def fit_conditionally(
             progress.resumed(start.trace)
         try:
             while not run.is_done:
-                if run.advance():
+                is_complete = run.advance()
+                if is_complete:
                     progress.iteration(run.trace[-1])
-                if checkpoints is not None:
+                # a position copies as much as the topics hold: within an epoch, only one that will be written
+                if checkpoints is not None and (is_complete or checkpoints.is_due(n_complete=len(run.trace))):
                     checkpoints.after_m_step(run.position())
         except BaseException as error:
             if checkpoints is not None:

@@ -24,6 +24,7 @@ from dslda.engine.conditional.selection import ALL, Selection
 from dslda.engine.conditional.work import LengthPass
 from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.training_view import TrainingBlock
+from dslda.engine.em import Position
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import ConvergenceWarning, DataWarning
 from dslda.families.base import ResponseMoments
@@ -31,6 +32,7 @@ from dslda.families.gaussian import Gaussian
 from dslda.families.own import compile_response
 from dslda.families.registry import FAMILIES, get_family
 from dslda.model import Model, load_model
+from dslda.persistence.checkpoint_store import read_checkpoint
 from dslda.training.train import train
 from dslda.variational.estep import infer
 from dslda.variational.parameter_parts import ParameterParts
@@ -232,6 +234,26 @@ def test_a_fit_goes_on_anywhere_with_the_same_bits(
         train(corpus, **SETTINGS, **kept, progress=At(n_documents, Stop))
     same(train(corpus, **SETTINGS, **kept, resume=True), model)
     same(train(corpus, **SETTINGS, **kept, resume=True), model)
+
+
+def test_positions_are_copied_once_an_epoch_unless_they_are_written(
+    corpus: Corpus, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position, taken = ConditionalFit.position, []
+
+    def counted(self: ConditionalFit) -> Position:
+        taken.append(len(self.trace))
+        return position(self)
+
+    monkeypatch.setattr(ConditionalFit, "position", counted)
+    kept: dict[str, Any] = {"checkpoint": tmp_path / "c", "checkpoint_every": 1000}
+    # amid the second epoch
+    with pytest.raises(Stop):
+        train(corpus, **SETTINGS, **kept, progress=At(12_000, Stop))
+    assert taken == list(range(1, 11))
+    assert read_checkpoint(tmp_path / "c").n_iterations == 10
+    same(train(corpus, **SETTINGS, **kept, resume=True), model)
+    assert taken == [*range(1, 11), *range(11, model.training.n_iterations + 1)]
 
 
 class SinceLastIteration(At):
