@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -104,7 +105,7 @@ def _against_conditional(source: FitSource, n_labelled: int, n_responses: int, e
         return f"{_with_response(n_labelled, n_responses)}, fewer than {enough}"
     share = inner_share_of(n_labelled)
     # the fit keeps copies together where there are many
-    n = min(_n_judging(source, Selection(True, share, by_words=by_words)) for by_words in (False, True))
+    n = _n_judging(source, [Selection(True, share, by_words=by_words) for by_words in (False, True)])
     if n < LEAST_JUDGING:
         return (
             f"the inner part of the documents, which judges conditional training, has {number_of(n, 'different document')} "
@@ -126,20 +127,29 @@ def _n_labelled(source: FitSource, n_responses: int) -> int:
     return sum(source.each(_count_labelled))
 
 
-def _n_judging(source: FitSource, inner: Selection) -> int:
-    """Different documents of the inner part with a response and a word of the others; no more than LEAST_JUDGING count."""
-    found: set[int] = set()
+def _n_judging(source: FitSource, ways: Sequence[Selection]) -> int:
+    """Different documents of the inner part with a response and a word of the others; no more than LEAST_JUDGING count.
+
+    Of several ways to draw it, the one with fewest.
+    """
+    found: list[set[int]] = [set() for _ in ways]
+
+    def enough(hashes: Sequence[Sequence[int]]) -> bool:
+        for judging, more in zip(found, hashes, strict=True):
+            judging.update(more)
+        return min(map(len, found)) >= LEAST_JUDGING
+
     # the words of a partition mostly suffice, and the first few partitions
-    for hashes in source.each(partial(_judging, inner=inner)):
-        found.update(hashes)
-        if len(found) >= LEAST_JUDGING:
-            return LEAST_JUDGING
-    known = np.zeros(source.n_terms, dtype=np.bool_)
-    for terms in source.each(partial(_words_of_others, inner=inner)):
-        known[terms] = True
-    for hashes in source.each(partial(_judging, inner=inner, known=np.flatnonzero(known))):
-        found.update(hashes)
-    return min(len(found), LEAST_JUDGING)
+    if any(map(enough, source.each(partial(_judging, ways=ways)))):
+        return LEAST_JUDGING
+    known = np.zeros((len(ways), source.n_terms), dtype=np.bool_)
+    for terms in source.each(partial(_words_of_others, ways=ways)):
+        for words, more in zip(known, terms, strict=True):
+            words[more] = True
+    of_all = [np.flatnonzero(words) for words in known]
+    if any(map(enough, source.each(partial(_judging, ways=ways, known=of_all)))):
+        return LEAST_JUDGING
+    return min(map(len, found))
 
 
 def _count_labelled(block: DocumentBlock, view: TrainingView) -> int:
@@ -152,27 +162,42 @@ def _counts(documents: TrainingBlock) -> NDArray[np.bool_]:
     return responses.labelled & (responses.weight > 0.0)
 
 
-def _words_of_others(block: DocumentBlock, view: TrainingView, *, inner: Selection) -> NDArray[np.int32]:
-    """The terms of the documents outside the inner part whose words have a weight, ascending."""
-    others = replace(inner, inner=False).of(view(block))
+def _words_of_others(
+    block: DocumentBlock, view: TrainingView, *, ways: Sequence[Selection]
+) -> list[NDArray[np.int32]]:
+    """For each way, the terms of the documents outside the inner part whose words have a weight, ascending."""
+    documents = view(block)
+    return [_words_outside(inner, documents) for inner in ways]
+
+
+def _words_outside(inner: Selection, documents: TrainingBlock) -> NDArray[np.int32]:
+    others = replace(inner, inner=False).of(documents)
     weighted = Responses.of(others.y, others.extras).word_weight > 0.0
     return np.unique(others.take(weighted).terms)
 
 
 def _judging(
-    block: DocumentBlock, view: TrainingView, *, inner: Selection, known: NDArray[np.int64] | None = None
-) -> list[int]:
-    """Hashes of up to LEAST_JUDGING documents of the inner part with a response and a known word.
+    block: DocumentBlock,
+    view: TrainingView,
+    *,
+    ways: Sequence[Selection],
+    known: Sequence[NDArray[np.int64]] | None = None,
+) -> list[list[int]]:
+    """For each way, hashes of up to LEAST_JUDGING documents of the inner part with a response and a known word.
 
     Words are known that others of the same partition have, unless `known` lists those of all.
     """
-    documents = inner.of(view(block))
-    terms = _words_of_others(block, view, inner=inner) if known is None else known
-    hits = np.concatenate([[0], np.cumsum(np.isin(documents.terms, terms))])
-    has_word = hits[documents.indptr[1:]] > hits[documents.indptr[:-1]]
-    chosen = documents.take(has_word & _counts(documents))
-    hashes: list[int] = np.unique(document_hashes(chosen.indptr, chosen.terms, chosen.counts)).tolist()
-    return hashes[:LEAST_JUDGING]
+    documents = view(block)
+    found = []
+    for i, inner in enumerate(ways):
+        own = inner.of(documents)
+        terms = _words_outside(inner, documents) if known is None else known[i]
+        hits = np.concatenate([[0], np.cumsum(np.isin(own.terms, terms))])
+        has_word = hits[own.indptr[1:]] > hits[own.indptr[:-1]]
+        chosen = own.take(has_word & _counts(own))
+        hashes = np.unique(document_hashes(chosen.indptr, chosen.terms, chosen.counts))
+        found.append(hashes[:LEAST_JUDGING].tolist())
+    return found
 
 
 def _set_for(spec: FitSpec, objective: str) -> list[str]:

@@ -11,8 +11,10 @@ import pytest
 from scipy.sparse import csr_array
 
 import dslda
+from dslda.engine.data.fit_source import FitSource
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.model import Model
+from dslda.training.objective import with_objective
 from dslda.training.train import train
 from tests.helpers.errors import refused
 
@@ -93,3 +95,32 @@ def test_words_of_other_partitions_are_known_to_the_inner_part(partition_tokens:
         )
         assert (corpus.n_partitions > 1) == (partition_tokens is not None)
         assert trained(corpus, response="y").spec.objective == objective
+
+
+@pytest.mark.parametrize(("words_differ", "n_reads"), [(True, 1), (False, 3 * 6)])
+def test_documents_are_read_once_for_both_ways_to_draw_the_inner_part(
+    words_differ: bool, n_reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = TEXTS.toarray() if words_differ else np.ones_like(TEXTS.toarray())
+    records = [
+        {"words": [f"w{t}" for t in np.flatnonzero(row)], "counts": row[row > 0].tolist(), "y": y}
+        for row, y in zip(texts, RESPONSES, strict=True)
+    ]
+    columns: dict[str, Any] = {"words": "words", "counts": "counts", "response": "y"}
+    corpus = dslda.ingest(
+        records, **columns, min_df=1, max_df=1.0, partition_tokens=int(texts.sum()) // 6 + 30
+    )
+    assert corpus.n_partitions == 6
+    reads, each = [], FitSource.each
+
+    def counted(self: FitSource, function: Any) -> Any:
+        def noted(block: Any, view: Any) -> Any:
+            reads.append(view)
+            return function(block, view)
+
+        of_objective = getattr(function, "func", function).__module__ == with_objective.__module__
+        return each(self, noted if of_objective else function)
+
+    monkeypatch.setattr(FitSource, "each", counted)
+    trained(corpus, response="y")
+    assert len(reads) == n_reads
