@@ -254,7 +254,7 @@ class Checkpoints:
         self, write: Callable[[Position], None], url: str, *, every: int | None = None, n_written: int = 0
     ) -> None:
         self._write = write
-        self._url = url
+        self.url = url
         self._every = every
         self._n_written = self._n_tried = n_written
         self._position: Position | None = None
@@ -296,7 +296,7 @@ class Checkpoints:
             error.add_note(Note(f"{self._state()}; train again with {{resume=True}} to go on"))
 
     def _state(self) -> str:
-        return f"the checkpoint {self._url} holds {number_of(self._n_written, 'iteration')}"
+        return f"the checkpoint {self.url} holds {number_of(self._n_written, 'iteration')}"
 
     def _try(self, position: Position) -> None:
         began = time.monotonic()

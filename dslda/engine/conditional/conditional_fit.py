@@ -27,7 +27,7 @@ from dslda.engine.em import IterationRecord, Position
 from dslda.engine.executor import Executor, PartitionListener, single_threaded_blas
 from dslda.engine.passes import Pass
 from dslda.engine.progress import FitProgress, default_progress
-from dslda.exceptions import DataWarning, InputError, warn
+from dslda.exceptions import DataWarning, FormatError, InputError, warn
 from dslda.families.answers import asked
 from dslda.families.base import Array, Family
 from dslda.settings import SETTINGS
@@ -629,39 +629,67 @@ class ConditionalFit:
             self.parameters, self.trace, {name: array for name, array in state.items() if array.size}
         )
 
-    def restore(self, position: Position) -> None:
-        """Go on from the position of an earlier run."""
+    def restore(self, position: Position, place: str | None) -> None:
+        """Go on from the position of an earlier run, in the checkpoint at a place.
+
+        Raises
+        ------
+        FormatError
+            The checkpoint lacks what this version needs, or has it in another shape.
+        """
         self.parameters, self.trace, state = position.parameters, position.trace, position.state
-        if not state:
+        if not self.trace:
             return
-        nothing = np.zeros(0)
-        self._dispersion, self._mass, self._curvature, self._words_per_response, step, n_steps = state[
-            "numbers"
-        ].tolist()
+
+        def stored(name: str, shape: tuple[int, ...]) -> Array:
+            array = np.zeros(shape) if 0 in shape else state.get(name)
+            if array is None or array.shape != shape:
+                raise FormatError(
+                    f"the checkpoint is of another version of dslda: array 'state_{name}' must be there in the shape "
+                    f"{shape}, got {'none' if array is None else array.shape}",
+                    place=place,
+                    remedy="begin anew with {overwrite=True} instead of {resume=True}",
+                )
+            return array.copy()
+
+        parameters, totals = position.parameters, self._totals
+        numbers = stored("numbers", (6,))
+        self._dispersion, self._mass, self._curvature, self._words_per_response, step, n_steps = (
+            numbers.tolist()
+        )
         self._step = int(step)
+        self._null_delta = stored("null_delta", self._null_delta.shape)
+        self._seed_counts = stored("seed_counts", self._seed_counts.shape)
         self._descent = TopicDescent(
-            state["first_moments"].copy(), state["second_moments"].copy(), int(n_steps)
+            stored("first_moments", parameters.topics.shape),
+            stored("second_moments", parameters.topics.shape),
+            int(n_steps),
         )
-        self._null_delta = state.get("null_delta", nothing)
-        self._seed_counts = state.get("seed_counts", nothing)
         self._totals = _Totals(
-            state.get("totals_profile", nothing).copy(),
-            state["totals_features"].copy(),
-            state["totals_numbers"].copy(),
-            int(state["totals_first"][0]) if "totals_first" in state else None,
+            stored("totals_profile", totals.profile.shape),
+            stored("totals_features", totals.features.shape),
+            stored("totals_numbers", totals.numbers.shape),
+            int(stored("totals_first", (1,))[0]) if "totals_first" in state else None,
         )
-        if "slices_target" in state:
-            self._sums = CoefficientSums(state["slices_information"].copy(), state["slices_target"].copy())
-        if "best_numbers" in state:
-            slope, epoch, self._peak, self._inner_weight = state["best_numbers"].tolist()
-            best = replace(
-                self.parameters,
-                topics=state["best_topics"],
-                eta=state["best_eta"],
-                delta=state.get("best_delta", self.parameters.delta),
-                zeta=state.get("best_zeta", self.parameters.zeta),
-            )
-            self._best = _Best(best, state["best_center"], slope, int(epoch))
+        # both come when the start has settled
+        if not (self._step or self._gains or "slices_target" in state or "best_numbers" in state):
+            return
+        n_slices, n_features = self._recipe.n_slices, len(totals.features)
+        classes = parameters.eta.shape[1:]
+        self._sums = CoefficientSums(
+            stored("slices_information", (n_slices, *classes, n_features, n_features)),
+            stored("slices_target", (n_slices, n_features, *classes)),
+        )
+        best = replace(
+            parameters,
+            topics=stored("best_topics", parameters.topics.shape),
+            eta=stored("best_eta", parameters.eta.shape),
+            delta=stored("best_delta", parameters.delta.shape),
+            zeta=stored("best_zeta", parameters.zeta.shape),
+        )
+        center = stored("best_center", self._center.shape)
+        slope, epoch, self._peak, self._inner_weight = stored("best_numbers", (4,)).tolist()
+        self._best = _Best(best, center, slope, int(epoch))
 
 
 def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Recipe:
@@ -708,7 +736,8 @@ def fit_conditionally(
     FitResult
         The parameters of the best epoch, and their sums over all documents. After Ctrl-C, those of the best epoch so far.
 
-    Raises as :func:`~dslda.engine.driver.fit`, and InputError if the inner part has no document with a response.
+    Raises as :func:`~dslda.engine.driver.fit`; also InputError if the inner part has no document with a response, and
+    FormatError if the position is that of another version of dslda.
     """
     progress = default_progress() if progress is None else progress
     interrupted = False
@@ -738,7 +767,7 @@ def fit_conditionally(
             on_partition=progress.partition,
             seeds=seeds,
         )
-        run.restore(start)
+        run.restore(start, None if checkpoints is None else checkpoints.url)
         progress.started(executor.n_documents, executor.n_partitions, spec)
         if start.trace:
             progress.resumed(start.trace)

@@ -26,13 +26,13 @@ from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.engine.em import Position
 from dslda.evaluation.metrics import predictive_r2
-from dslda.exceptions import ConvergenceWarning, DataWarning
+from dslda.exceptions import ConvergenceWarning, DataWarning, FormatError
 from dslda.families.base import ResponseMoments
 from dslda.families.gaussian import Gaussian
 from dslda.families.own import compile_response
 from dslda.families.registry import FAMILIES, get_family
 from dslda.model import Model, load_model
-from dslda.persistence.checkpoint_store import read_checkpoint
+from dslda.persistence.checkpoint_store import CheckpointStore, read_checkpoint
 from dslda.training.train import train
 from dslda.variational.estep import infer
 from dslda.variational.parameter_parts import ParameterParts
@@ -234,6 +234,64 @@ def test_a_fit_goes_on_anywhere_with_the_same_bits(
         train(corpus, **SETTINGS, **kept, progress=At(n_documents, Stop))
     same(train(corpus, **SETTINGS, **kept, resume=True), model)
     same(train(corpus, **SETTINGS, **kept, resume=True), model)
+
+
+OTHER_KINDS: dict[str, dict[str, Any]] = {
+    "classes": {"response": np.digitize(RESPONSES, [-1.0, 1.0]).astype(str), "family": "categorical"},
+    "counts": {"response": np.round(np.exp(0.3 * RESPONSES)), "family": "negative_binomial"},
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_every_kind_of_fit_goes_on_amid_an_epoch(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SETTINGS | OTHER_KINDS[kind] | {"covariates": {"x": np.arange(1200.0)}, "max_iter": 12}
+    settings |= {"seed_words": {"one": ["w1", "w2"]}, "terms": [f"w{t}" for t in range(N_TERMS)]}
+    kept: dict[str, Any] = {"checkpoint": tmp_path / "c"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole = train(counts_of(1200), **settings)
+        with monkeypatch.context() as patched, pytest.raises(Stop):
+            train(counts_of(1200), **settings, **kept, progress=WithinEpoch(1200, patched))
+        assert read_checkpoint(tmp_path / "c").parameters["state_numbers"][3] > 0.0
+        same(train(counts_of(1200), **settings, **kept, resume=True), whole)
+
+
+class WithinEpoch(At):
+    """Progress that ends the program a few steps after the first epoch, each with a checkpoint."""
+
+    def __init__(self, n_documents: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(10**9, Stop)
+        self.n_documents, self.monkeypatch = n_documents, monkeypatch
+
+    def iteration(self, record: Any) -> None:
+        if not math.isnan(record.inner_gain):
+            self.left = self.n_documents // 6
+            self.monkeypatch.setattr("dslda.engine.driver.CHECKPOINT_SHARE", math.inf)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts, settings = counts_of(300), SETTINGS | {"response": simulated(300).block.responses["y"]}
+    with monkeypatch.context() as patched, pytest.raises(Stop):
+        train(counts, **settings, checkpoint=tmp_path / "c", progress=WithinEpoch(300, patched))
+    record = read_checkpoint(tmp_path / "c")
+    states = [name for name in record.parameters if name.startswith("state_")]
+    assert len(states) > 10
+    without: list[tuple[str, dict[str, Any]]] = [
+        (name, {n: array for n, array in record.parameters.items() if n != name}) for name in states
+    ]
+    of_other_shapes: list[tuple[str, dict[str, Any]]] = [
+        (name, {**record.parameters, name: np.ones((2, *record.parameters[name].shape))}) for name in states
+    ]
+    of_none = {n: array for n, array in record.parameters.items() if n not in states}
+    for i, (name, arrays) in enumerate([*without, *of_other_shapes, ("state_numbers", of_none)]):
+        place = tmp_path / f"{i}"
+        CheckpointStore(place).write(replace(record, parameters=arrays))
+        with pytest.raises(FormatError, match=rf"{place}: .* another version of dslda: array '{name}'.*anew"):
+            train(counts, **settings, checkpoint=place, resume=True)
 
 
 def test_positions_are_copied_once_an_epoch_unless_they_are_written(
