@@ -136,10 +136,12 @@ class _WordRegression:
         self._intercept = self._settled(np.zeros(math.prod(self._shape)), self._intercept, inner)
         return self._intercept
 
-    def _sums(self, coefficients: Array, intercept: Array, inner: Selection | None) -> WordRegressionSums:
+    def _sums(
+        self, coefficients: Array, intercept: Array, inner: Selection | None, *, differentiated: bool = True
+    ) -> WordRegressionSums:
         words = Remainder(self.words(coefficients), self._bare.eta, 0.0)
         sums: WordRegressionSums = self._run(
-            replace(self._bare, remainder=words), WordRegressionPass(intercept, inner)
+            replace(self._bare, remainder=words), WordRegressionPass(intercept, inner, differentiated)
         )
         return sums
 
@@ -149,7 +151,7 @@ class _WordRegression:
         # each class has its own information alone, of which all others have the same
         share = (n_classes - 1) / n_classes if n_classes > 1 else 1.0
         for _ in range(MOST_SCORING_STEPS):
-            sums = self._sums(coefficients, intercept, inner)
+            sums = self._sums(coefficients, intercept, inner, differentiated=False)
             step = share * sums.intercept_gradient / np.maximum(sums.intercept_information, 1e-300)
             step = np.clip(step, -1.0, 1.0)
             intercept = intercept + step

@@ -48,10 +48,11 @@ class TermPass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordRegressionPass:
-    """Gradient of the regression on words; documents of the `inner` part judge it, if there is one."""
+    """Sums of the regression on words; documents of the `inner` part judge it, if there is one."""
 
     intercept: Array
     inner: Selection | None
+    differentiated: bool = True
 
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
@@ -70,6 +71,7 @@ class WordRegressionPass:
                 intercept=self.intercept,
                 judging=judging,
                 extras=block.extras,
+                differentiated=self.differentiated,
             ),
         )
 

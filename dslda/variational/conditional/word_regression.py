@@ -44,7 +44,7 @@ class WordRegressionSums(Sums):
     Attributes
     ----------
     gradient : ndarray of float64, shape (V, C), or (V, 1)
-        Derivative of the weighted log-likelihood by the coefficients of the terms.
+        Derivative of the weighted log-likelihood by the coefficients of the terms; without columns where nobody asks.
     intercept_gradient, intercept_information : ndarray of float64, shape (C,) or (1,)
         Its derivative by the intercepts, and its information about each.
     log_likelihood, squared_slopes, weight : float
@@ -104,6 +104,7 @@ def word_regression_sums(
     intercept: Array,
     judging: NDArray[np.bool_],
     extras: Array | None = None,
+    differentiated: bool = True,
 ) -> WordRegressionSums:
     """Sums of the regression with linear predictors t'words + intercept + x'zeta + offset.
 
@@ -119,6 +120,8 @@ def word_regression_sums(
     judging : ndarray of bool, shape (D,)
         Documents that judge the coefficients; the others train them.
     extras : ndarray of float64, shape (D, 4 + P), optional
+    differentiated : bool, default True
+        Compute the derivative by the coefficients of the terms too, which takes most of the time.
     """
     assert parameters.remainder is not None
     started = time.thread_time()
@@ -136,7 +139,7 @@ def word_regression_sums(
     by_document = trained if omega.ndim == 1 else trained[:, np.newaxis]
     pulls = by_document * slope
     return WordRegressionSums(
-        gradient=(entries.T @ pulls).reshape(len(words), -1),
+        gradient=(entries.T @ pulls).reshape(len(words), -1) if differentiated else np.zeros((len(words), 0)),
         intercept_gradient=np.atleast_1d(pulls.sum(axis=0)),
         intercept_information=np.atleast_1d((by_document * information).sum(axis=0)),
         log_likelihood=float(trained @ values),

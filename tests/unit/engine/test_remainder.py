@@ -119,6 +119,26 @@ def test_the_gradient_of_the_regression_is_that_of_finite_differences(family: st
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical"])
+def test_sums_without_the_gradient_are_the_same(family: str) -> None:
+    documents, y, parameters, own = problem(family)
+    assert parameters.remainder is not None
+    settings: dict[str, Any] = {
+        "family": own,
+        "intercept": np.full(parameters.remainder.words.size // N_TERMS, 0.2),
+        "judging": np.arange(30) % 5 == 0,
+    }
+    whole, without = (
+        word_regression_sums(documents, y, parameters, differentiated=differentiated, **settings)
+        for differentiated in (True, False)
+    )
+    assert without.gradient.shape == (N_TERMS, 0)
+    for name in ("intercept_gradient", "intercept_information"):
+        assert getattr(without, name).tobytes() == getattr(whole, name).tobytes()
+    assert without.log_likelihood == whole.log_likelihood
+    assert without.judged_log_likelihood == whole.judged_log_likelihood
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical"])
 def test_the_gradient_of_the_factors_is_that_of_finite_differences(family: str) -> None:
     documents, y, parameters, own = problem(family)
     posterior = infer_words_of(documents, parameters, max_sweeps=50)
@@ -233,12 +253,24 @@ def test_covariates_and_the_exposure_stay_beside_the_words(counts: csr_array) ->
 
 
 def regression_on(
-    y: np.ndarray, family: str, parameters: Parameters, center: np.ndarray, **settings: int
+    y: np.ndarray,
+    family: str,
+    parameters: Parameters,
+    center: np.ndarray,
+    passes: list[Any] | None = None,
+    **settings: int,
 ) -> _WordRegression:
     block, own = TrainingBlock(BLOCK.indptr, BLOCK.terms, BLOCK.counts, y), get_family(family, settings)
 
     def run(given: Parameters, work: Any) -> Any:
-        return work(block, ParameterParts([given]), own, FitSpec(family=family))
+        # the block in two, as of two partitions
+        first, second = (
+            work(part, ParameterParts([given]), own, FitSpec(family=family))
+            for part in (block.take(np.arange(N) < 7), block.take(np.arange(N) >= 7))
+        )
+        if passes is not None:
+            passes.append(work)
+        return first.add(second).dense()
 
     return _WordRegression(run, parameters, center, own)
 
@@ -295,6 +327,17 @@ def test_the_level_without_words_predicts_the_mean_from_any_start(start: float) 
     known = np.diff(BLOCK.indptr) > 0
     level = regression_on(y, "poisson", parameters, np.array([start])).level(None)
     assert_allclose(level, np.log(y[known].mean()), rtol=1e-3)
+
+
+def test_the_search_for_the_level_computes_no_gradient_of_words() -> None:
+    rng, passes = np.random.default_rng(4), []
+    parameters = random_parameters(rng, N_TERMS, 3, alpha=1.0)
+    y = rng.poisson(3.0, N).astype(float)
+    regression = regression_on(y, "poisson", parameters, np.array([0.0]), passes)
+    passes.clear()
+    regression.level(None)
+    assert passes
+    assert not any(work.differentiated for work in passes)
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.03, 0.97), (0.02, 0.28, 0.7), (0.25, 0.25, 0.25, 0.25)])
