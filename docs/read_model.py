@@ -19,19 +19,23 @@ import zarr
 IDENTITY = ("gaussian", "student_t")
 LOG = ("poisson", "negative_binomial", "gamma", "inverse_gaussian")
 LOGIT = ("binomial", "beta")
+FIRST_VERSIONS = {"remainder_": "2", "start_": "3", "level_corrections": "4"}
 
 
 def read_model(path):
     """The manifest and the arrays of a model; refuses those that do not agree with their checksums."""
     group = zarr.open_group(path, mode="r")
     manifest = dict(group.attrs)
-    known = manifest.get("encoding-version") in ("1", "2", "3", "4")
-    if manifest.get("encoding-type") != "dslda-model" or not known:
+    version = manifest.get("encoding-version")
+    if manifest.get("encoding-type") != "dslda-model" or version not in ("1", "2", "3", "4"):
         raise ValueError(f"{path} is not a model of versions 1 to 4")
     rest = {name: value for name, value in manifest.items() if name != "manifest_sha256"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if hashlib.sha256(text.encode()).hexdigest() != manifest["manifest_sha256"]:
         raise ValueError(f"{path}: the manifest was changed")
+    for part, first in FIRST_VERSIONS.items():
+        if version < first and any(part in name for name in manifest["arrays"]):
+            raise ValueError(f"{path}: models of version {version} have no {part}")
     arrays = {}
     for name, said in manifest["arrays"].items():
         array = np.ascontiguousarray(group[name][...])

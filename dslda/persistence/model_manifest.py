@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -49,6 +49,14 @@ STARTS_VERSION = "3"
 """Version of models of several starts, whose predictions are means over them."""
 CORRECTED_VERSION = "4"
 """Version of models whose probabilities of levels are corrected, of one start or several."""
+VERSIONS = (ENCODING_VERSION, CONDITIONAL_VERSION, STARTS_VERSION, CORRECTED_VERSION)
+FIRST_VERSIONS = {
+    "remainder_": CONDITIONAL_VERSION,
+    "start_": STARTS_VERSION,
+    "level_corrections": CORRECTED_VERSION,
+}
+"""The first version with arrays of which this is a part of the name. Readers of earlier versions would pass over them, and
+predict something else."""
 LABELS = "labels"
 """Field with the user's names of topics."""
 
@@ -240,11 +248,10 @@ def read_manifest(data: Mapping[str, Any], path: str) -> ModelManifest:
         )
     if kind != ENCODING_TYPE:
         raise FormatError(f"{path} is not a dslda model", remedy="make one with dslda train")
-    known = (ENCODING_VERSION, CONDITIONAL_VERSION, STARTS_VERSION, CORRECTED_VERSION)
-    if version not in known:
+    if version not in VERSIONS:
         raise FormatError(
             f"{path} is a model of version {version!r}, and this release of dslda reads versions "
-            f"{' and '.join(map(repr, known))}",
+            f"{' and '.join(map(repr, VERSIONS))}",
             remedy="update dslda",
         )
     if not is_whole(data):
@@ -253,4 +260,24 @@ def read_manifest(data: Mapping[str, Any], path: str) -> ModelManifest:
             place=path,
             remedy=("copy it again", "train again"),
         )
-    return decode(data, ModelManifest, place=f"{path}: attributes", remedy="train again")
+    manifest = decode(data, ModelManifest, place=f"{path}: attributes", remedy="train again")
+    for what, first in _later_parts(manifest):
+        if VERSIONS.index(version) < VERSIONS.index(first):
+            raise FormatError(
+                f"{what} must not be there in a model of version {version!r}, but from version {first!r} on",
+                place=f"{path}: attributes",
+                remedy="train again",
+            )
+    return manifest
+
+
+def _later_parts(manifest: ModelManifest) -> Iterator[tuple[str, str]]:
+    """What a model has that version 1 has not, and the first version that has it."""
+    if manifest.settings.get("objective") == "conditional":
+        yield "objective 'conditional'", CONDITIONAL_VERSION
+    if manifest.n_other_starts:
+        yield "field 'n_other_starts'", STARTS_VERSION
+    for name in sorted(manifest.arrays):
+        for part, first in FIRST_VERSIONS.items():
+            if part in name:
+                yield f"array {name!r}", first

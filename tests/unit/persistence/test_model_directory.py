@@ -26,7 +26,9 @@ from dslda.persistence.model_store import check_model_output, read_model, write_
 from dslda.storage.typed_json import canonical_json, json_sha256
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.remainder import Remainder
 
+READER = Path(__file__).resolve().parents[3] / "docs" / "read_model.py"
 TERMS = ("apple", "fig", "kiwi", "naïve", "pear", "日本")
 
 
@@ -540,6 +542,46 @@ def test_damage_is_refused(tmp_path: Path, case: str) -> None:
     with pytest.raises(FormatError, match=message) as caught:
         load_model(tmp_path / "a.model")
     assert str(tmp_path / "a.model") in str(caught.value)
+
+
+def later_records() -> dict[str, tuple[ModelRecord, str, str]]:
+    """Models with what came later than version 1, their version, and what they have."""
+    plain, starts = a_record(), a_record_of_starts()
+    spec, parameters = plain.spec, plain.parameters
+    words = Remainder(np.ones(len(TERMS)), np.ones(3), 0.5)
+    corrected = replace(parameters, level_corrections=np.zeros((1, 3)))
+    of_two_levels = replace(starts, spec=replace(spec, family="binomial"))
+    return {
+        "conditional": (replace(plain, spec=replace(spec, objective="conditional")), "2", "'conditional'"),
+        "words": (replace(plain, parameters=replace(parameters, remainder=words)), "2", "remainder_"),
+        "starts": (starts, "3", "n_other_starts"),
+        "corrections": (replace(of_two_levels, parameters=corrected), "4", "'level_corrections'"),
+        "corrections of another start": (
+            replace(of_two_levels, other_starts=(OtherStart(corrected),)),
+            "4",
+            "'start_2_level_corrections'",
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", later_records())
+def test_what_came_after_the_version_of_a_model_is_refused(tmp_path: Path, case: str) -> None:
+    record, version, name = later_records()[case]
+    path = tmp_path / "a.model"
+    write_model(record, path)
+    edit_attributes(path, **{"encoding-version": version})
+    read_model(path)
+    before = str(int(version) - 1)
+    edit_attributes(path, **{"encoding-version": before})
+    says = f"{name}.* must not be there in a model of version '{before}', but from version '{version}' on"
+    with pytest.raises(FormatError, match=says):
+        read_model(path)
+    # the reader without dslda knows arrays alone
+    if case != "conditional":
+        done = subprocess.run(
+            [sys.executable, READER, path, "{}"], capture_output=True, text=True, check=False
+        )
+        assert f"models of version {before} have no" in done.stderr
 
 
 def test_attributes_and_arrays_unknown_to_this_release_are_passed_over(tmp_path: Path) -> None:
