@@ -3,8 +3,9 @@
     python read_model.py stars.model '{"dress": 2, "lovely": 1}'
     python read_model.py cosponsors.model '{"health": 3}' '{"party": "D", "days": 30}'
 
-The first object has the words of a document with their counts, as the model's `text_settings` make them; the second its
-covariates, where the model has any. Responses with an identity, log or logit link.
+The first object has the words of a document with their counts, as the model's `text_settings` make them, or the numbers of
+its terms where these have no names; the second its covariates, where the model has any. Responses with an identity, log or
+logit link.
 """
 
 import hashlib
@@ -54,7 +55,9 @@ def checksum(array):
 
 
 def vocabulary(arrays):
-    """The number of each term."""
+    """The number of each term; terms without names have their number for one, counted from 0."""
+    if "vocabulary" not in arrays:
+        return {str(t): t for t in range(arrays["topics"].shape[1])}
     data, offsets = arrays["vocabulary"].tobytes(), arrays["vocabulary_offsets"]
     return {data[a:b].decode(): t for t, (a, b) in enumerate(itertools.pairwise(offsets))}
 
@@ -99,6 +102,8 @@ def covariate_part(manifest, arrays, covariates):
     """Sum that covariates and exposure add to the linear predictor."""
     design, added = manifest["design"], 0.0
     for column, zeta in zip(design["covariates"], arrays.get("zeta", ()), strict=True):
+        if column["name"] not in covariates:
+            raise ValueError(f"the model needs the covariate {column['name']!r}")
         value = covariates[column["name"]]
         if column["level"] is not None:
             value = float(value == manifest["levels"][column["name"]][column["level"]])
@@ -181,7 +186,8 @@ def expected(manifest, arrays, topics, terms, counts, added):
 def predict(path, words, covariates=None):
     """Prediction and topic proportions of a document, and the user's names of the topics, None for those without.
 
-    Parameters: the path of the model, a dict of counts by word, and a dict of covariates by name.
+    Parameters: the path of the model, a dict of counts by word, or by the number of a term as text where terms have no
+    names, and a dict of covariates by name.
     """
     covariates = covariates or {}
     manifest, stored = read_model(path)

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import dslda
 from tests.formats.make_archives import COVARIATES, DOCUMENTS, MODELS, corpus_of
@@ -75,3 +77,17 @@ def test_the_reader_is_a_program_that_refuses_an_edited_model(tmp_path: Path) ->
     text = manifest.read_text(encoding="utf-8")
     manifest.write_text(text.replace('"center": ', '"center": 1'), encoding="utf-8")
     assert "the manifest was changed" in run().stderr
+
+
+def test_terms_without_names_have_numbers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    counts = csr_array(rng.poisson(0.5, (300, 12)))
+    model = dslda.train(
+        counts, response=rng.normal(size=300), n_topics=2, covariates={"x": rng.normal(size=300)}
+    )
+    path = model.save(tmp_path / "a.model")
+    expected = model.predict(csr_array(([3, 1], ([0, 0], [4, 11])), shape=(1, 12)), covariates={"x": [0.5]})
+    (printed,) = alone(Path(path), [{"4": 3, "11": 1, "12": 5}], {"x": 0.5})
+    assert printed["prediction"] == pytest.approx(float(expected[0]), rel=1e-3)
+    done = subprocess.run([sys.executable, READER, path, "{}"], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == f"{path}: the model needs the covariate 'x'"
