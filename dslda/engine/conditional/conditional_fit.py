@@ -20,7 +20,7 @@ import numpy as np
 
 from dslda.engine.conditional.level_fit import LevelPass, level_corrections, level_shift
 from dslda.engine.conditional.recipe import LAST_STEP_SIZE, N_STEPS, Recipe
-from dslda.engine.conditional.remainder_fit import calibration
+from dslda.engine.conditional.remainder_fit import MOST_BY_CHANCE, calibration
 from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
 from dslda.engine.driver import Checkpoints, FitResult, Unseen
 from dslda.engine.em import IterationRecord, Position
@@ -173,7 +173,7 @@ class ConditionalFit:
         self._center: Array = np.zeros(parameters.n_classes or 1)
         self._best: _Best | None = None
         self._peak, self._inner_weight = -math.inf, 0.0
-        self._inner_dispersion = 1.0
+        self.is_by_chance = False
         self._null_delta = parameters.delta
         self._began = time.perf_counter()
         self._publish = self._e_step = self._reduce = 0.0
@@ -203,14 +203,6 @@ class ConditionalFit:
     def has_converged(self) -> bool:
         """True if the last epochs have not helped, or there were as many as ever help."""
         return self.has_settled or self.n_epochs >= self._recipe.epochs
-
-    @property
-    def is_by_chance(self) -> bool:
-        """True if the inner part is predicted no better than chance may do: a log-likelihood ratio of 4 at most.
-
-        Responses that scatter more than their family allows have that much larger ratios by chance.
-        """
-        return self._peak * self._inner_weight <= 4.0 * self._inner_dispersion
 
     @property
     def can_finish(self) -> bool:
@@ -254,7 +246,7 @@ class ConditionalFit:
         """
         best = self._best
         assert best is not None
-        self._inner_dispersion = self._dispersion
+        self.is_by_chance = self._peak * self._inner_weight <= MOST_BY_CHANCE * self._dispersion
         parameters = unseen = best.recalibrated()
         if not at_once:
             calibrated = calibration(
@@ -266,7 +258,7 @@ class ConditionalFit:
                 inner=self._recipe.inner,
                 with_words=self._spec.remainder,
             )
-            self._inner_dispersion = max(calibrated.dispersion, 1.0)
+            self.is_by_chance = calibrated.is_by_chance
             unseen = calibrated.before_the_others.of(parameters, best.center)
             # other documents and topics have another mean, which the factors must leave where it is
             best = self._refitted(best)
@@ -800,7 +792,8 @@ def fit_conditionally(
             parameters, statistics, ridge, unseen = run.finish(at_once=True)
     if run.is_by_chance:
         logger.warning(
-            "words say nothing of the response: the inner part is predicted no better than by the mean of all documents"
+            "words say nothing of the response that may not be chance: the inner part is predicted hardly better than by the "
+            "mean of all documents"
         )
     if not interrupted:
         logger.info(

@@ -22,11 +22,11 @@ from dslda.engine.conditional.remainder_passes import (
 from dslda.engine.conditional.selection import Selection
 from dslda.engine.passes import Pass
 from dslda.families.base import Array, Family
-from dslda.variational.conditional.word_regression import WordRegressionSums
+from dslda.variational.conditional.word_regression import CombinationSums, WordRegressionSums
 from dslda.variational.parameters import Parameters
 from dslda.variational.remainder import Remainder
 
-__all__ = ["Calibration", "calibration"]
+__all__ = ["MOST_BY_CHANCE", "Calibration", "calibration"]
 
 logger = logging.getLogger("dslda.engine")
 
@@ -55,6 +55,13 @@ TOLERANCE = 2.0
 """Log-likelihood of the inner part, over the dispersion, that the last step of the search may lack to the best one: two
 standard errors. The inner part does not tell such steps apart, and stops too early as often as too late, where the penalty
 keeps later ones in bounds."""
+
+MOST_BY_CHANCE = 4.0
+"""Log-likelihood, over the dispersion, that predictions of the inner part may gain by chance. Responses that scatter more
+than their family allows have that much larger ratios."""
+
+OUTLIER_SHARE = 0.5
+"""Share of all squared slopes beyond which one document is left out, where the others may show that words explain."""
 
 HIGHEST_FACTOR, HIGHEST_SHIFT = 2.0, 3.0
 
@@ -271,6 +278,8 @@ class Calibration:
         Linear predictors without topics and words; None where the mean of zbar'eta is that.
     share : float
         See `Remainder`.
+    is_by_chance : bool
+        The inner part is predicted no better than chance may do, by topics and words together.
     judged : tuple of ndarray (words, intercept), or None
         Those that the inner part has judged, before the search over all documents; None where there was none.
     """
@@ -281,6 +290,7 @@ class Calibration:
     intercept: Array
     level: Array | None
     share: float
+    is_by_chance: bool
     judged: tuple[Array, Array] | None = None
 
     @property
@@ -363,11 +373,36 @@ def calibration(
 
     alone = factors([1.0, 0.0, *np.zeros_like(center)], free_words=False, free_shift=False)
     alone = with_shift(alone, free_words=False)
+
+    def predicted(found: _Factors | None, farthest: float = math.inf) -> CombinationSums:
+        """Sums over the inner part with some factors, or with none but the shift of topics alone."""
+        own = replace(parameters, remainder=Remainder(words, np.zeros_like(parameters.eta), 0.0))
+        numbers = [0.0, 0.0, *alone.shift] if found is None else [found.topics, found.words, *found.shift]
+        sums: CombinationSums = run(
+            own,
+            CombinationPass(
+                inner, np.array(numbers), base, base if found is None else base - intercept, farthest
+            ),
+        )
+        return sums
+
+    def by_chance(found: _Factors, nothing: CombinationSums) -> bool:
+        if found.log_likelihood - nothing.log_likelihood > MOST_BY_CHANCE * max(found.dispersion, 1.0):
+            return False
+        # one response beyond all others can have nearly all of the dispersion
+        farthest = OUTLIER_SHARE * nothing.squared_slopes
+        sums, others = predicted(found, farthest), predicted(None, farthest)
+        dispersion = sums.squared_slopes / sums.curvature if sums.curvature > 0.0 else 1.0
+        return sums.log_likelihood - others.log_likelihood <= MOST_BY_CHANCE * max(dispersion, 1.0)
+
+    def topics_alone() -> Calibration:
+        return Calibration(alone, None, words, intercept, level, 0.0, by_chance(alone, predicted(None)))
+
     if regression is None or not with_words:
-        return Calibration(alone, None, words, intercept, level, 0.0)
+        return topics_alone()
     step = regression.solve(inner, tolerance=TOLERANCE * alone.dispersion)
     if step is None:
-        return Calibration(alone, None, words, intercept, level, 0.0)
+        return topics_alone()
     words, intercept = regression.words(step.coefficients), step.intercept
     # no shift first: what words say can take the place of one
     both = factors([alone.topics, 0.0, *np.zeros_like(center)], free_words=True, free_shift=False)
@@ -375,15 +410,16 @@ def calibration(
     gain = both.log_likelihood - alone.log_likelihood
     if not gain >= LEAST_GAIN * alone.dispersion:
         logger.info("words beyond the topics: none, the inner part gains nothing by them")
-        return Calibration(alone, None, words, intercept, level, 0.0)
-    own = replace(parameters, remainder=Remainder(words, np.zeros_like(parameters.eta), 0.0))
-    nothing = run(own, CombinationPass(inner, np.array([0.0, 0.0, *alone.shift]), base, base))
+        return topics_alone()
+    nothing = predicted(None)
     share = min(gain / max(both.log_likelihood - nothing.log_likelihood, gain), 1.0)
     logger.info("words beyond the topics have %.0f%% of what is explained of the inner part", 100.0 * share)
+    is_by_chance = by_chance(both, nothing)
     # once more from all documents, as far as the step that was best without the inner part
     step = regression.solve(None, like=step) or step
     judged = words, intercept
-    return Calibration(alone, both, regression.words(step.coefficients), step.intercept, level, share, judged)
+    words = regression.words(step.coefficients)
+    return Calibration(alone, both, words, step.intercept, level, share, is_by_chance, judged)
 
 
 def _best_factors(

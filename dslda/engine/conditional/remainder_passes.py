@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -84,6 +85,7 @@ class CombinationPass:
     factors: Array
     topic_center: Array
     word_center: Array
+    farthest: float = math.inf
 
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
@@ -102,5 +104,6 @@ class CombinationPass:
                 topic_center=self.topic_center,
                 word_center=self.word_center,
                 extras=chosen.extras,
+                farthest=self.farthest,
             ),
         )

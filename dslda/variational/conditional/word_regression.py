@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -163,6 +164,7 @@ def combination_sums(
     topic_center: Array,
     word_center: Array,
     extras: Array | None = None,
+    farthest: float = math.inf,
 ) -> CombinationSums:
     """Sums with linear predictors that go a factor of the way from their center to what topics say, and to what words say.
 
@@ -176,6 +178,8 @@ def combination_sums(
         Of topics and of words, and what is added to the linear predictors.
     topic_center, word_center : ndarray of float64, shape (1,) or (C,)
         The center, and t'words of a document that words predict to be there.
+    farthest : float
+        Highest weighted square of the slope at the center of a document that counts.
     y, family, extras
         See `word_regression_sums`.
     """
@@ -192,6 +196,11 @@ def combination_sums(
     weight = np.where(responses.labelled & (posterior.length > 0.0), responses.weight, 0.0)
     values = responses.log_likelihood(omega, family, parameters.delta)
     values[left_out], weight[left_out] = 0.0, 0.0
+    if farthest < math.inf:
+        without = beside_words(np.zeros_like(omega) + center, responses, parameters)
+        alone, _, _ = responses.slope_and_information(without, family, parameters.delta)
+        squares = np.square(alone).reshape(len(weight), -1).sum(axis=1)
+        weight[weight * weight * squares > farthest] = 0.0
     by_document = weight if one else weight[:, np.newaxis]
     pulls = by_document * slope
     return CombinationSums(

@@ -398,8 +398,8 @@ def test_scale_and_shift_of_the_response_are_those_of_the_predictions() -> None:
         assert_allclose(two, scale * one + 50.0, rtol=1e-6)
 
 
-def counts_of(n: int) -> Any:
-    block = simulated(n).block
+def counts_of(n: int, seed: int = 3) -> Any:
+    block = simulated(n, seed).block
     return csr_array((block.counts, block.terms, block.indptr), shape=(n, N_TERMS))
 
 
@@ -599,6 +599,21 @@ def test_noise_is_not_learned_and_is_said(
     )
     assert predictive_r2(y[~kept], model.predict(counts_of(n))[~kept]) > -0.1
     assert "words say nothing of" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:the response")
+@pytest.mark.parametrize(("strength", "said"), [(0.5, False), (0.0, True)])
+@pytest.mark.parametrize("seed", [0, 6])
+def test_one_response_beyond_all_others_hides_neither_words_nor_noise(
+    strength: float, said: bool, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng, n = np.random.default_rng(seed), 600
+    omega = simulated(n, seed).block.responses["y"]
+    omega = (omega - omega.mean()) / omega.std()
+    y = rng.poisson(5.0 * np.exp(strength * omega)).astype(float)
+    y[rng.integers(n)] = 2000.0
+    train(counts_of(n, seed), response=y, family="poisson", n_topics=4, objective="conditional")
+    assert ("words say nothing of" in caplog.text) == said
 
 
 def test_a_gradient_that_is_not_finite_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -377,7 +377,9 @@ def test_predictions_go_from_the_level_towards_topics_and_words_with_its_interce
     alone = _Factors(0.8, 0.0, np.zeros(shape), 0.0, 1.0)
     both = _Factors(topics, words, np.zeros(shape), 0.0, 1.0)
     bare = replace(parameters, remainder=None)
-    calibrated = Calibration(alone, both, coefficients, intercept, level, 0.5).of(bare, np.full(shape, 9.0))
+    calibrated = Calibration(alone, both, coefficients, intercept, level, 0.5, False).of(
+        bare, np.full(shape, 9.0)
+    )
     posterior, responses = infer_words_of(documents, bare, max_sweeps=50), Responses.of(y, None)
     own, base = (float(a[0]) if family == "poisson" else a for a in (intercept, level))
     by_topics = posterior.zbar @ parameters.eta
