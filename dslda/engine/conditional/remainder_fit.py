@@ -45,8 +45,9 @@ far, and some more pass until predictions are as good as before, and then better
 MOST_SCORING_STEPS, STANDSTILL = 10, 0.01
 """Most steps of the intercepts alone, each of at most 1, and a step after which they have settled."""
 
-FARTHER = 1.5
-"""Length of the coefficients of all documents, over that judged, beyond which the search has run away."""
+FARTHER, FARTHER_IN_EXPONENTS = 1.5, 1.0
+"""Length of the coefficients of all documents, over that judged, beyond which the search has run away. In exponents no more
+than what was judged: a few documents of large counts would be predicted, as all like them, far beyond all counts seen."""
 
 LEAST_GAIN = 1.0
 """Log-likelihood, over the dispersion, that the inner part must gain by a number that is fitted to it."""
@@ -235,7 +236,8 @@ class _WordRegression:
         if best is None:
             return None
         # at the end only: the first steps may go many times as far as the search does in the end
-        if like is not None and best.length >= FARTHER * like.length:
+        farther = FARTHER if self._family.is_quadratic else FARTHER_IN_EXPONENTS
+        if like is not None and best.length > farther * like.length:
             best = best.scaled(like.length)
         # the search moves all at once, and the intercepts lag behind
         return replace(best, intercept=self._settled(best.coefficients, best.intercept, inner))
