@@ -109,6 +109,31 @@ def test_a_sample_is_drawn_from_a_part_and_knows_no_slices() -> None:
     assert slices == pytest.approx([162] * 5, abs=5 * 12.0)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.137, 0.3])
+def test_every_hundred_rows_give_their_share_to_every_part(share: float) -> None:
+    block = block_of(800)
+    drawn = [
+        Selection(True, share),
+        *(Selection(slice_of=(j, 20)) for j in range(20)),
+        Selection(sample=share),
+    ]
+    wanted = [share, *[0.05] * 20, share]
+    for part, own in zip(drawn, wanted, strict=True):
+        counts = part.mask(block).reshape(8, 100).sum(axis=1)
+        assert np.all(np.abs(counts - 100.0 * own) < 1.0)
+        # and each of them by a lot of its own
+        assert len({tuple(rows) for rows in part.mask(block).reshape(8, 100)}) == 8
+
+
+def test_parts_know_nothing_of_one_another() -> None:
+    block = block_of(20_000)
+    inner, sample = Selection(True, 0.3).mask(block), Selection(sample=0.3).mask(block)
+    numbers = np.array([Selection(slice_of=(j, 10)).mask(block) for j in range(10)]).argmax(axis=0)
+    # the share of both, and of slices in a part, to 5 standard deviations of independent draws
+    assert (inner & sample).mean() == pytest.approx(0.09, abs=5 * np.sqrt(0.09 * 0.91 / 20_000))
+    assert numbers[inner].mean() == pytest.approx(4.5, abs=5 * np.sqrt(8.25 / 6000))
+
+
 def test_documents_are_drawn_alike_however_they_are_cut() -> None:
     chosen = Selection(True, 0.3, (1, 3), 0.8)
     whole = block_of(1200)
