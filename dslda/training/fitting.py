@@ -175,9 +175,11 @@ def fitted_model(
         check_learned(statistics, response)
         report_convergence(result, spec)
         report_alpha(result.parameters, spec)
-        report_separation(
-            statistics, fitted_family, response, rate=model.rate, class_weight=design.class_weight
-        )
+        if spec.objective == "joint":
+            # elsewhere documents kept aside have chosen the size of the coefficients
+            report_separation(
+                statistics, fitted_family, response, rate=model.rate, class_weight=design.class_weight
+            )
         pearson = pearson_of(statistics, fitted_family, design, spec.n_topics)
         report_scatter(pearson, fitted_family, response, mean=training_set.summary.mean)
         report_limit(result.parameters, fitted_family, response)

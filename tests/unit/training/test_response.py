@@ -718,6 +718,20 @@ def test_classes_that_topics_tell_apart_without_error_are_warned_of(family: str)
     train(counts, response=mixed, family=family, n_topics=2)
 
 
+@pytest.mark.parametrize("family", ["binomial", "categorical"])
+def test_documents_kept_aside_choose_the_size_of_coefficients(family: str) -> None:
+    """No ridge has to, so that topics which tell classes apart without error are no reason to distrust it."""
+    y = np.arange(300) % 2
+    counts = np.zeros((300, 40), dtype=int)
+    rng = np.random.default_rng(0)
+    for d, own in enumerate(y):
+        counts[d, 20 * own + rng.choice(20, 10, replace=False)] = 3
+    # a warning would be an error here
+    model = train(counts, response=y, family=family, n_topics=2)
+    assert model.spec.objective == "conditional"
+    assert np.asarray(model.predict_proba(counts)).max() > 0.99
+
+
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 @pytest.mark.parametrize("family", ["binomial", "categorical"])
 def test_a_class_that_is_very_rare_is_not_told_apart_by_its_base_rate(family: str, class_weight: Any) -> None:
