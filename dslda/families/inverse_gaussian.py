@@ -5,11 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import float64, njit
 
 from dslda.families.base import Array, Family, Interval, ResponseMoments, mean_of_exp
-from dslda.families.scalars import bounded_exp, response_function
+from dslda.families.scalars import LARGEST_EXPONENT, bounded_exp, response_function
 
 __all__ = ["InverseGaussian"]
+
+
+@njit(float64(float64), cache=True, nogil=True)
+def inverse_mean(omega):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """1 / mu, constant where its square is: beyond, y / mu^2 - 2 / mu would fall below -1 / y, its least value."""
+    return math.exp(min(-omega, 0.5 * LARGEST_EXPONENT))
 
 
 class InverseGaussian(Family):
@@ -31,28 +38,28 @@ class InverseGaussian(Family):
     @staticmethod
     @response_function
     def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        squares = y * bounded_exp(-2.0 * omega) - 2.0 * bounded_exp(-omega) + 1.0 / y
+        squares = y * bounded_exp(-2.0 * omega) - 2.0 * inverse_mean(omega) + 1.0 / y
         return -0.5 * (math.log(2.0 * math.pi * delta[0]) + 3.0 * math.log(y)) - 0.5 * squares / delta[0]
 
     @staticmethod
     @response_function
     def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return (y * bounded_exp(-2.0 * omega) - bounded_exp(-omega)) / delta[0]
+        return (y * bounded_exp(-2.0 * omega) - inverse_mean(omega)) / delta[0]
 
     @staticmethod
     @response_function
     def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return (bounded_exp(-omega) - 2.0 * y * bounded_exp(-2.0 * omega)) / delta[0]
+        return (inverse_mean(omega) - 2.0 * y * bounded_exp(-2.0 * omega)) / delta[0]
 
     @staticmethod
     @response_function
     def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return (4.0 * y * bounded_exp(-2.0 * omega) - bounded_exp(-omega)) / delta[0]
+        return (4.0 * y * bounded_exp(-2.0 * omega) - inverse_mean(omega)) / delta[0]
 
     @staticmethod
     @response_function
     def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return bounded_exp(-omega) / delta[0]
+        return inverse_mean(omega) / delta[0]
 
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
         return 0.0, moments.mean

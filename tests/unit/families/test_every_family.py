@@ -269,6 +269,16 @@ def test_mean_of_a_log_link_is_closer_to_the_exact_product_than_the_delta_method
     assert abs(mean - exact) < 0.5 * abs(math.exp(m) * (1 + v / 2) - exact)
 
 
+@pytest.mark.parametrize("y", [1e-4, 0.5, 1.5])
+def test_an_inverse_gaussian_far_below_a_response_never_becomes_likely(y: float) -> None:
+    family, delta = FAMILIES["inverse_gaussian"], np.array([1.0])
+    values = [family.log_likelihood(y, omega, delta, 0.0) for omega in np.linspace(-20.0, -700.0, 100)]
+    slopes = [family.first_derivative(y, omega, delta, 0.0) for omega in np.linspace(-20.0, -700.0, 100)]
+    assert np.isfinite([values, slopes]).all()
+    assert np.diff(values).max() <= 0.0
+    assert min(slopes) > 0.0
+
+
 def test_the_expected_level_of_a_document_has_the_same_bits_alone() -> None:
     omega = np.random.default_rng(2).normal(0.0, 3.0, 50)
     family, delta = get_family("ordinal"), np.linspace(-1.0, 0.5, 8)
