@@ -461,6 +461,12 @@ class ConditionalFit:
         statistics = self._run(parameters, work, partitions, share)
         self._totals.add(statistics)
         mass = -float(statistics.gradient.sum())
+        # the words of a slice weigh 0 where there are none; less is what rounding leaves beside a loss beyond all bounds
+        if not mass >= 0.0:
+            raise self._family.fault(
+                f"the gradient must be finite and leave the words their weight, got {mass} for it in iteration "
+                f"{len(self.trace) + 1}"
+            )
         if mass > 0.0:
             if self._seeds is not None:
                 self._seeds.add_to(statistics.gradient, -self._seed_counts * mass / self._mass)

@@ -26,7 +26,7 @@ from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.engine.em import Position
 from dslda.evaluation.metrics import predictive_r2
-from dslda.exceptions import ConvergenceWarning, DataWarning, FormatError
+from dslda.exceptions import ConvergenceWarning, DataWarning, EngineError, FormatError
 from dslda.families.base import ResponseMoments
 from dslda.families.gaussian import Gaussian
 from dslda.families.own import compile_response
@@ -279,7 +279,7 @@ def test_every_kind_of_fit_goes_on_amid_an_epoch(
         whole = train(counts_of(1200), **settings)
         with monkeypatch.context() as patched, pytest.raises(Stop):
             train(counts_of(1200), **settings, **kept, progress=WithinEpoch(1200, patched))
-        assert read_checkpoint(tmp_path / "c").parameters["state_numbers"][3] > 0.0
+        assert read_checkpoint(tmp_path / "c").parameters["state_numbers"][4] > 0.0
         same(train(counts_of(1200), **settings, **kept, resume=True), whole)
 
 
@@ -658,6 +658,14 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_said(caplog: pytest.LogCa
     assert (statistics.n_without_gradient, statistics.first_without_gradient) == (1, 5)
     for name in ("gradient", "score", "information", "profile", "squared_slopes"):
         assert np.isfinite(getattr(statistics, name)).all()
+
+
+def test_a_gradient_beside_which_words_are_lost_is_refused() -> None:
+    y, weight = simulated(400).block.responses["y"], np.ones(400)
+    # the other responses are then as many standard deviations from the mean as a double can tell
+    weight[5] = 1e150
+    with pytest.raises(EngineError, match="the gradient must be finite and leave the words their weight"):
+        train(counts_of(400), response=y, weight=weight, **SETTINGS)
 
 
 class Faulty(Gaussian):
