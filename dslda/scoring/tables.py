@@ -136,7 +136,9 @@ class _Parquet(TableWriter):
     def identifiers(stream: IO[bytes]) -> list[str]:
         import pyarrow.parquet as pq
 
-        return [str(name) for name in pq.read_table(stream, columns=["id"])["id"].to_pylist()]
+        # in this thread: one of pyarrow's that lets go of a stream of Python at the end of a process aborts it
+        table = pq.ParquetFile(stream, pre_buffer=False).read(columns=["id"], use_threads=False)
+        return [str(name) for name in table["id"].to_pylist()]
 
 
 class _Csv(TableWriter):
