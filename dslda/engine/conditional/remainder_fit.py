@@ -394,8 +394,7 @@ def calibration(
         # one response beyond all others can have nearly all of the dispersion
         farthest = OUTLIER_SHARE * nothing.squared_slopes
         sums, others = predicted(found, farthest), predicted(None, farthest)
-        dispersion = sums.squared_slopes / sums.curvature if sums.curvature > 0.0 else 1.0
-        return sums.log_likelihood - others.log_likelihood <= MOST_BY_CHANCE * max(dispersion, 1.0)
+        return sums.log_likelihood - others.log_likelihood <= MOST_BY_CHANCE * max(sums.dispersion, 1.0)
 
     def topics_alone() -> Calibration:
         return Calibration(alone, None, words, intercept, level, 0.0, by_chance(alone, predicted(None)))
@@ -447,8 +446,7 @@ def _best_factors(
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
             return math.inf, np.zeros_like(factors)
         if best is None or -value > best.log_likelihood:
-            dispersion = sums.squared_slopes / sums.curvature if sums.curvature > 0.0 else 1.0
-            best = _Factors(float(factors[0]), float(factors[1]), factors[2:].copy(), -value, dispersion)
+            best = _Factors(float(factors[0]), float(factors[1]), factors[2:].copy(), -value, sums.dispersion)
         return value, gradient
 
     free_words, free_shift = free

@@ -81,6 +81,11 @@ class CombinationSums(Sums):
     squared_slopes: float = field(default=0.0, metadata=NUMBER)
     curvature: float = field(default=0.0, metadata=NUMBER)
 
+    @property
+    def dispersion(self) -> float:
+        """Pearson's dispersion of the responses; 1 where they say nothing."""
+        return self.squared_slopes / self.curvature if self.curvature > 0.0 else 1.0
+
 
 def term_sums(documents: WeightedDocuments, n_terms: int) -> TermSums:
     """See `TermSums`."""
