@@ -39,6 +39,7 @@ def prepare_kernels(family: Family, objective: Objective, *, labelled: bool = Tr
         # importing compiles them; one set serves every family
         import dslda.variational.kernels.family_values
         import dslda.variational.kernels.topic_moves
+        import dslda.variational.kernels.word_derivative
         import dslda.variational.kernels.word_inference  # noqa: F401
 
 

@@ -14,8 +14,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dslda.families.base import Array, Family
-from dslda.variational.conditional.loss import Responses, predictors
-from dslda.variational.conditional.posterior import WeightedDocuments, WordPosterior, infer_words_of
+from dslda.variational.conditional.loss import Responses, beside_words, predictors
+from dslda.variational.conditional.posterior import (
+    TOLERANCE,
+    WeightedDocuments,
+    WordPosterior,
+    infer_words_of,
+)
 from dslda.variational.kernels.layout import read_only
 from dslda.variational.parameters import Parameters
 from dslda.variational.statistics import SufficientStatistics, has_pearson, joint_information, pearson_sums
@@ -99,7 +104,7 @@ def conditional_statistics(
     responses = Responses.of(y, extras)
     posterior = infer_words_of(documents, parameters, max_sweeps=max_sweeps)
     omega = predictors(posterior.zbar, responses, parameters, documents)
-    statistics = _zeros(parameters, family, differentiated=differentiated)
+    statistics = _zeros(parameters, differentiated=differentiated)
     slope = _add_responses(statistics, posterior, responses, omega, parameters, family)
     slopes = None
     if not differentiated and has_pearson(family, trials=extras is not None):
@@ -140,35 +145,39 @@ def pulled_statistics(
     The assignments get the tilt a eta with ``a = pull * l1(omega) / N``, which is the E-step of sLDA at the mean of zbar. The
     pull follows omega by Newton steps of its own, since a step of full length would overshoot where a document is short.
     """
+    from dslda.variational.kernels.word_inference import pull_words
+
     started = time.thread_time()
     responses = Responses.of(y, extras)
-    posterior = infer_words_of(documents, parameters, max_sweeps=PULL_SWEEPS)
-    length = np.maximum(posterior.length, 1e-300)
-    share = pull * np.where(
-        posterior.length > 0.0, responses.weight / np.maximum(responses.word_weight, 1e-300), 0.0
+    n, n_topics = documents.n_documents, parameters.n_topics
+    gamma, tilt = np.empty((n, n_topics)), np.empty((n, n_topics))
+    length, n_sweeps = np.empty(n), np.empty(n, dtype=np.int64)
+    share = responses.weight / np.maximum(responses.word_weight, 1e-300)
+    pull_words(
+        family.first_derivative,
+        family.information_weight,
+        documents.indptr,
+        documents.terms,
+        documents.weights,
+        read_only(parameters.topics),
+        read_only(parameters.alpha),
+        read_only(parameters.eta),
+        read_only(parameters.delta),
+        read_only(responses.y),
+        read_only(responses.aux),
+        read_only(beside_words(np.zeros(n), responses, parameters)),
+        read_only(np.where(responses.labelled, pull * share, 0.0)),
+        PULL_ROUNDS,
+        PULL_SWEEPS,
+        TOLERANCE,
+        gamma,
+        tilt,
+        length,
+        n_sweeps,
     )
-    share /= length
-    eta = parameters.eta
-    centred = eta - eta.mean(axis=0)
-    a = np.zeros((len(y), *eta.shape[1:]))
-    tilt = np.zeros_like(posterior.gamma)
-    for _ in range(PULL_ROUNDS):
-        omega = predictors(posterior.zbar, responses, parameters, documents)
-        slope, information, _ = responses.slope_and_information(omega, family, parameters.delta)
-        mean = np.einsum("dk,k...->d...", posterior.zbar, centred)
-        spread = np.einsum("dk,k...->d...", posterior.zbar, centred * centred) - mean * mean
-        gain = information * spread
-        if eta.ndim == 2:
-            gain, own = gain.sum(axis=1, keepdims=True), share[:, np.newaxis]
-        else:
-            own = share
-        a += (own * slope - a) / (1.0 + own * gain)
-        tilt = a[:, np.newaxis] * centred if eta.ndim == 1 else np.einsum("dc,kc->dk", a, centred)
-        posterior = infer_words_of(
-            documents, parameters, max_sweeps=PULL_SWEEPS, tilt=tilt, start=posterior.gamma
-        )
+    posterior = WordPosterior.of(gamma, length, n_sweeps, parameters.alpha, PULL_SWEEPS)
     omega = predictors(posterior.zbar, responses, parameters, documents)
-    statistics = _zeros(parameters, family)
+    statistics = _zeros(parameters)
     _add_responses(statistics, posterior, responses, omega, parameters, family)
     _add_words(statistics, documents, posterior, responses, parameters, tilt=tilt)
     _report(statistics, documents, posterior, started)
@@ -195,7 +204,7 @@ def class_statistics(
     counts = csr_array(
         (documents.weights, documents.terms, documents.indptr), shape=(len(y), parameters.n_terms)
     )
-    statistics = _zeros(parameters, family)
+    statistics = _zeros(parameters)
     statistics.topic_counts += np.asarray(counts.T @ (responses.word_weight[:, np.newaxis] * assigned))
     statistics.n_documents = len(y)
     statistics.labelled_weight = float(responses.weight[responses.labelled].sum())
@@ -203,12 +212,11 @@ def class_statistics(
     return statistics
 
 
-def _zeros(parameters: Parameters, family: Family, *, differentiated: bool = False) -> ConditionalStatistics:
+def _zeros(parameters: Parameters, *, differentiated: bool = False) -> ConditionalStatistics:
     statistics = ConditionalStatistics.zeros(
         parameters.n_terms,
         parameters.n_topics,
         n_covariates=len(parameters.zeta),
-        n_probes=len(family.delta_probes(parameters.delta)),
         n_classes=parameters.n_classes,
     )
     statistics.features = np.zeros(parameters.n_topics + len(parameters.zeta))
@@ -243,7 +251,7 @@ def _add_responses(
         statistics.information += features.T @ ((weight * information)[:, np.newaxis] * features)
         deltas = family.delta_probes(parameters.delta)
         values = responses.log_likelihoods(np.tile(omega, (len(deltas), 1)), family, deltas)
-        statistics.profile += values[:, counted] @ weight[counted]
+        statistics.profile = values[:, counted] @ weight[counted]
     else:
         statistics.score += features.T @ (weight[:, np.newaxis] * slope)
         for c, column in enumerate(information.T):
@@ -271,7 +279,7 @@ def _add_words(
     tilt: Array | None = None,
     slopes: Array | None = None,
 ) -> None:
-    from dslda.variational.kernels.word_inference import differentiate
+    from dslda.variational.kernels.word_derivative import differentiate
 
     nothing = np.zeros((0, parameters.n_topics))
     bound, failed = np.zeros(1), np.zeros(len(posterior.length), dtype=np.bool_)

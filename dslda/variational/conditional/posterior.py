@@ -96,48 +96,33 @@ class WordPosterior:
     n_sweeps: NDArray[np.int64]
     converged: NDArray[np.bool_]
 
+    @classmethod
+    def of(
+        cls, gamma: Array, length: Array, n_sweeps: NDArray[np.int64], alpha: Array, max_sweeps: int
+    ) -> WordPosterior:
+        """From what the kernels write."""
+        unknown = length == 0.0
+        zbar = (gamma - alpha) / np.where(unknown, 1.0, length)[:, np.newaxis]
+        zbar[unknown] = alpha / alpha.sum()
+        return cls(gamma, zbar, length, np.minimum(n_sweeps, max_sweeps), n_sweeps <= max_sweeps)
 
-def infer_words_of(
-    documents: WeightedDocuments,
-    parameters: Parameters,
-    *,
-    max_sweeps: int,
-    tilt: Array | None = None,
-    start: Array | None = None,
-) -> WordPosterior:
-    """Mean-field inference without the response. Every document is inferred on its own.
 
-    Parameters
-    ----------
-    documents : WeightedDocuments
-    parameters : Parameters
-    max_sweeps : int
-    tilt : ndarray of float64, shape (D, K), optional
-        Added to E[log theta] in the assignments.
-    start : ndarray of float64, shape (D, K), optional
-        The gamma to start from; by default alpha + length / K.
-    """
+def infer_words_of(documents: WeightedDocuments, parameters: Parameters, *, max_sweeps: int) -> WordPosterior:
+    """Mean-field inference without the response. Every document is inferred on its own."""
     from dslda.variational.kernels.word_inference import infer_words
 
-    n, n_topics = documents.n_documents, parameters.n_topics
-    gamma = np.empty((n, n_topics)) if start is None else start.copy()
-    length, n_sweeps = np.empty(n), np.empty(n, dtype=np.int64)
+    n = documents.n_documents
+    gamma, length, n_sweeps = np.empty((n, parameters.n_topics)), np.empty(n), np.empty(n, dtype=np.int64)
     infer_words(
         documents.indptr,
         documents.terms,
         documents.weights,
         read_only(parameters.topics),
         read_only(parameters.alpha),
-        read_only(np.zeros((0, n_topics)) if tilt is None else tilt),
         max_sweeps,
         TOLERANCE,
-        start is not None,
         gamma,
         length,
         n_sweeps,
     )
-    converged = n_sweeps <= max_sweeps
-    zbar = np.broadcast_to(parameters.alpha / parameters.alpha.sum(), gamma.shape).copy()
-    known = length > 0.0
-    zbar[known] = (gamma[known] - parameters.alpha) / length[known, np.newaxis]
-    return WordPosterior(gamma, zbar, length, np.minimum(n_sweeps, max_sweeps), converged)
+    return WordPosterior.of(gamma, length, n_sweeps, parameters.alpha, max_sweeps)

@@ -1,4 +1,4 @@
-"""Inference of documents from their words alone, and derivatives of a loss through it.
+"""Inference of documents from their words alone, and under the pull of their responses.
 
 A document has entries: its distinct known terms i with weights c_i > 0, N = sum of c_i. With the paper's letters, inference
 ends at the fixed point
@@ -11,163 +11,77 @@ where t is a tilt of the document, 0 but for the start of conditional training. 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numba import boolean, float64, int32, int64, njit, types
+from numba import float64, int32, int64, njit, types
 from numpy.typing import NDArray
 
+from dslda.families.scalars import SCALAR_SIGNATURE
 from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
-from dslda.variational.kernels.scratch import (
-    ENTRY_OPTIONS,
-    LANES,
-    OPTIONS,
-    SMALLEST_WEIGHT,
-    Matrix,
-    Vector,
-    vector,
-)
-from dslda.variational.special import (
-    digamma,
-    exp_digamma_parts,
-    exp_shifted,
-    log,
-    log_gamma_sum_and_digamma,
-)
+from dslda.variational.kernels.scratch import ENTRY_OPTIONS, OPTIONS, Matrix, Vector, vector
+from dslda.variational.kernels.word_columns import assign, gather_columns, largest, normalise, whole_lanes
+from dslda.variational.special import exp_digamma_parts, exp_shifted
 
-__all__ = ["differentiate", "infer_words"]
+__all__ = ["DOCUMENTS", "infer_words", "pull_words"]
 
-# times that a factorisation that failed is tried with a larger discount
-MOST_TRIES = 12
 # longest extrapolation
 LONGEST = 8.0
 
-_DOCUMENTS = (*(READ_ONLY_1D[t] for t in (int64, int32, float64)), READ_ONLY_2D, READ_ONLY_1D[float64])
+# the indptr, terms and weights of documents, topics and alpha
+DOCUMENTS = (*(READ_ONLY_1D[t] for t in (int64, int32, float64)), READ_ONLY_2D, READ_ONLY_1D[float64])
+
+
+class _Scratch(NamedTuple):
+    """Arrays made once for a block of documents."""
+
+    # by entry
+    rows: NDArray[np.int32]
+    c: Vector
+    columns: Matrix  # beta, topic after topic
+    z: Vector
+    # by topic
+    r: Vector
+    factors: Vector
+    exponents: Vector
+    assigned: Vector
+    earlier: Vector
+    moves: Vector
+    bits: NDArray[np.uint64]
 
 
 @njit(**OPTIONS)
-def whole_lanes(n: int) -> int:
-    """`n` rounded up to whole turns of a compiled loop, which would take the rest one by one."""
-    return (n + LANES - 1) // LANES * LANES
+def make_scratch(indptr: NDArray[np.int64], n_topics: int) -> _Scratch:
+    longest = largest(indptr)
+    return _Scratch(
+        np.empty(longest, dtype=np.int32),
+        vector(longest),
+        vector(n_topics * longest).reshape((n_topics, longest)),
+        vector(longest),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        np.empty(n_topics, dtype=np.uint64),
+    )
 
 
 @njit(**OPTIONS)
-def largest(indptr: NDArray[np.int64]) -> int:
-    """Room for the entries of the longest document, an odd number of turns: powers of two apart, columns share cache sets."""
-    longest = int64(0)
-    for d in range(indptr.shape[0] - 1):
-        longest = max(longest, indptr[d + 1] - indptr[d])
-    return (whole_lanes(longest) // LANES | 1) * LANES
-
-
-@njit(**OPTIONS)
-def gather_columns(
-    terms: NDArray[np.int32],
-    counts: Vector,
-    topics: Matrix,
-    rows: NDArray[np.int32],
-    c: Vector,
-    weights: Matrix,
-) -> tuple[int, float]:
-    """Write the weights of the known terms in each topic, one topic after another; returns the entries and N.
-
-    Entries without a weight follow up to `whole_lanes`.
-    """
-    n, length = 0, 0.0
-    for i in range(terms.shape[0]):
-        largest_weight = 0.0
-        for k in range(topics.shape[1]):
-            weight = topics[terms[i], k]
-            weights[k, n] = weight
-            largest_weight = max(largest_weight, weight)
-        if largest_weight >= SMALLEST_WEIGHT and counts[i] > 0.0:
-            rows[n] = terms[i]
-            c[n] = counts[i]
-            length += counts[i]
-            n += 1
-    for i in range(n, whole_lanes(n)):
-        c[i] = 0.0
-        for k in range(topics.shape[1]):
-            weights[k, i] = 1.0
-    return n, length
-
-
-@njit(**OPTIONS)
-def shares(
-    gamma: Vector,
-    tilt: Matrix,
-    d: int,
-    r: Vector,
-    factors: Vector,
-    exponents: Vector,
-    bits: NDArray[np.uint64],
-) -> None:
-    """Write exp(digamma(gamma) + tilt) to `r`, up to a factor that all topics share."""
+def shares(gamma: Vector, tilt: Vector, s: _Scratch) -> None:
+    """Write exp(digamma(gamma) + tilt) to `s.r`, up to a factor that all topics share; `tilt` may be empty."""
     n_topics = gamma.shape[0]
-    exp_digamma_parts(gamma, factors, exponents)
+    exp_digamma_parts(gamma, s.factors, s.exponents)
     if tilt.shape[0] > 0:
         for k in range(n_topics):
-            exponents[k] += tilt[d, k]
+            s.exponents[k] += tilt[k]
     top = -math.inf
     for k in range(n_topics):
-        top = max(top, exponents[k])
-    exp_shifted(exponents, top, r, bits)
+        top = max(top, s.exponents[k])
+    exp_shifted(s.exponents, top, s.r, s.bits)
     for k in range(n_topics):
-        r[k] *= factors[k]
-
-
-@njit(**OPTIONS)
-def shares_and_bound(
-    gamma: Vector, tilt: Matrix, d: int, r: Vector, work: Matrix, bits: NDArray[np.uint64]
-) -> tuple[float, float]:
-    """Write exp(digamma(gamma) + tilt - top) to `r`; returns top and the sum of log Gamma(gamma)."""
-    digammas = work[2]
-    log_gammas = log_gamma_sum_and_digamma(gamma, digammas, work, bits)
-    top = -math.inf
-    if tilt.shape[0] > 0:
-        for k in range(gamma.shape[0]):
-            digammas[k] += tilt[d, k]
-    for k in range(gamma.shape[0]):
-        top = max(top, digammas[k])
-    exp_shifted(digammas, top, r, bits)
-    return top, log_gammas
-
-
-@njit(**OPTIONS)
-def normalise(n: int, weights: Matrix, r: Vector, z: Vector) -> None:
-    """Write sum_k beta_ik r_k of every entry to `z`. Four topics a pass, since `z` is read and written in each."""
-    n_topics = r.shape[0]
-    for i in range(n):
-        z[i] = 0.0
-    blocked = n_topics - n_topics % 4
-    for k in range(0, blocked, 4):
-        r0, r1, r2, r3 = r[k], r[k + 1], r[k + 2], r[k + 3]
-        for i in range(n):
-            z[i] += (
-                r0 * weights[k, i] + r1 * weights[k + 1, i] + r2 * weights[k + 2, i] + r3 * weights[k + 3, i]
-            )
-    for k in range(blocked, n_topics):
-        for i in range(n):
-            z[i] += r[k] * weights[k, i]
-
-
-@njit(**OPTIONS)
-def assign(n: int, first: int, weights: Matrix, z: Vector, assigned: Vector) -> None:
-    """Write sum_i beta_ik z_i of every topic from `first` on to `assigned`; four topics a pass, as in `normalise`."""
-    n_topics = assigned.shape[0]
-    blocked = n_topics - (n_topics - first) % 4
-    for k in range(first, blocked, 4):
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for i in range(n):
-            s0 += weights[k, i] * z[i]
-            s1 += weights[k + 1, i] * z[i]
-            s2 += weights[k + 2, i] * z[i]
-            s3 += weights[k + 3, i] * z[i]
-        assigned[k], assigned[k + 1], assigned[k + 2], assigned[k + 3] = s0, s1, s2, s3
-    for k in range(blocked, n_topics):
-        total = 0.0
-        for i in range(n):
-            total += weights[k, i] * z[i]
-        assigned[k] = total
+        s.r[k] *= s.factors[k]
 
 
 @njit(**OPTIONS)
@@ -191,270 +105,139 @@ def extrapolate(gamma: Vector, alpha: Vector, earlier: Vector, moves: Vector) ->
 
 
 @njit(**OPTIONS)
-def precisions(gamma: Vector, out: Vector) -> None:
-    """Write 1 / trigamma(gamma) (Abramowitz and Stegun 6.4.6 and 6.4.12), six steps up for all, so that a loop takes several
-    at a time."""
-    for k in range(gamma.shape[0]):
-        x = gamma[k]
-        squares = 1.0 / (x * x)
-        for _ in range(5):
-            x += 1.0
-            squares += 1.0 / (x * x)
-        r = 1.0 / (x + 1.0)
-        r2 = r * r
-        series = (
-            r2 * r * (1.0 / 6.0 - r2 * (1.0 / 30.0 - r2 * (1.0 / 42.0 - r2 * (1.0 / 30.0 - r2 * 5.0 / 66.0))))
-        )
-        out[k] = 1.0 / (squares + r + 0.5 * r2 + series)
-
-
-@njit(**OPTIONS)
-def factorise(
-    system: Matrix, diagonal: Vector, discount: float, precision: Vector, factor: Matrix, row: Vector
-) -> bool:
-    """Write the upper factor U of U'U = `system` + diag((1 + discount) precision - diagonal); False if it fails.
-
-    Both are read and written from the diagonal on. A row of U is a sum of those above, four at a time; `row` is scratch.
-    """
-    n = diagonal.shape[0]
-    for j in range(n):
-        for k in range(j, n):
-            row[k] = system[j, k]
-        row[j] += (1.0 + discount) * precision[j] - diagonal[j]
-        blocked = j - j % 4
-        for i in range(0, blocked, 4):
-            f0, f1, f2, f3 = factor[i, j], factor[i + 1, j], factor[i + 2, j], factor[i + 3, j]
-            for k in range(j, n):
-                row[k] -= (
-                    f0 * factor[i, k] + f1 * factor[i + 1, k] + f2 * factor[i + 2, k] + f3 * factor[i + 3, k]
-                )
-        for i in range(blocked, j):
-            f0 = factor[i, j]
-            for k in range(j, n):
-                row[k] -= f0 * factor[i, k]
-        if not row[j] > 1e-10 * precision[j]:
-            return False
-        scale = 1.0 / math.sqrt(row[j])
-        for k in range(j, n):
-            factor[j, k] = row[k] * scale
-    return True
-
-
-@njit(**OPTIONS)
-def substitute(factor: Matrix, x: Vector) -> None:
-    """Solve factor' factor x = x in place."""
-    n = x.shape[0]
-    for k in range(n):
-        x[k] /= factor[k, k]
-        for i in range(k + 1, n):
-            x[i] -= factor[k, i] * x[k]
-    for k in range(n - 1, -1, -1):
-        total = x[k]
-        for i in range(k + 1, n):
-            total -= factor[k, i] * x[i]
-        x[k] = total / factor[k, k]
-
-
-@njit(**OPTIONS)
-def scatter_columns(n: int, rows: NDArray[np.int32], columns: Matrix, sums: Matrix) -> None:
-    """Add the columns of entries to their rows; arithmetic comes before, since loops over entries are compiled better."""
-    for i in range(n):
-        row = rows[i]
-        for k in range(sums.shape[1]):
-            sums[row, k] += columns[k, i]
-
-
-@njit(**OPTIONS)
-def add_derivative(
+def sweep_words(
     n: int,
-    rows: NDArray[np.int32],
-    c: Vector,
-    phi: Matrix,
-    multiplier: Vector,
-    emphasis: float,
-    m: Vector,
-    sums: Matrix,
-) -> None:
-    """Add c phi (multiplier - its mean under phi - emphasis) to the rows of a document's entries; `m` is scratch, and so is
-    `phi` from then on."""
+    length: float,
+    alpha: Vector,
+    tilt: Vector,
+    max_sweeps: int,
+    tolerance: float,
+    gamma: Vector,
+    s: _Scratch,
+) -> int:
+    """Sweep over the entries gathered in `s` from where `gamma` is; returns the sweeps, or `max_sweeps` + 1, as `infer_words`
+    writes them."""
+    n_topics = alpha.shape[0]
     width = whole_lanes(n)
-    normalise(width, phi, multiplier, m)
-    for k in range(multiplier.shape[0]):
+    for sweep in range(max_sweeps):
+        shares(gamma, tilt, s)
+        normalise(width, s.columns, s.r, s.z)
         for i in range(width):
-            phi[k, i] *= c[i] * (multiplier[k] - m[i] - emphasis)
-    scatter_columns(n, rows, phi, sums)
+            s.z[i] = s.c[i] / s.z[i]
+        assign(width, 0, s.columns, s.z, s.assigned)
+        change = 0.0
+        for k in range(n_topics):
+            new = alpha[k] + s.r[k] * s.assigned[k]
+            s.moves[k] = new - gamma[k]
+            change += abs(s.moves[k])
+            gamma[k] = new
+        if change < tolerance * length:
+            return sweep + 1
+        if sweep % 2 == 0:
+            for k in range(n_topics):
+                s.earlier[k] = s.moves[k]
+        elif sweep + 1 < max_sweeps:
+            extrapolate(gamma, alpha, s.earlier, s.moves)
+    return max_sweeps + 1
 
 
-@njit(
-    types.void(*_DOCUMENTS, READ_ONLY_2D, int64, float64, boolean, float64[:, ::1], float64[::1], int64[::1]),
-    **ENTRY_OPTIONS,
-)
-def infer_words(
-    indptr, terms, weights, topics, alpha, tilt, max_sweeps, tolerance, warm, gamma, length, sweeps
-):
+@njit(types.void(*DOCUMENTS, int64, float64, float64[:, ::1], float64[::1], int64[::1]), **ENTRY_OPTIONS)
+def infer_words(indptr, terms, weights, topics, alpha, max_sweeps, tolerance, gamma, length, sweeps):
     """Write gamma, N and the number of sweeps of each document.
 
     It sweeps until gamma changes by less than `tolerance` N in all, or `max_sweeps` times: then `sweeps` is `max_sweeps` + 1.
-    With `warm`, `gamma` holds where to start; otherwise it starts from alpha + N / K. `tilt` may have no rows.
     """
     n_topics = topics.shape[1]
-    longest = largest(indptr)
-    columns = vector(n_topics * longest).reshape((n_topics, longest))
-    c, z, r = vector(longest), vector(longest), vector(n_topics)
-    rows = np.empty(longest, dtype=np.int32)
-    factors, exponents, assigned = vector(n_topics), vector(n_topics), vector(n_topics)
-    earlier, moves = vector(n_topics), vector(n_topics)
-    bits = np.empty(n_topics, dtype=np.uint64)
+    s = make_scratch(indptr, n_topics)
+    untilted = s.moves[:0]
     for d in range(indptr.shape[0] - 1):
         start, stop = indptr[d], indptr[d + 1]
-        n, total = gather_columns(terms[start:stop], weights[start:stop], topics, rows, c, columns)
+        n, total = gather_columns(terms[start:stop], weights[start:stop], topics, s.rows, s.c, s.columns)
         length[d] = total
         own = gamma[d]
-        if n == 0 or not warm:
-            for k in range(n_topics):
-                own[k] = alpha[k] + total / n_topics
-        sweeps[d] = 0 if n == 0 else max_sweeps + 1
-        if n == 0:
-            continue
-        width = whole_lanes(n)
-        for sweep in range(max_sweeps):
-            shares(own, tilt, d, r, factors, exponents, bits)
-            normalise(width, columns, r, z)
-            for i in range(width):
-                z[i] = c[i] / z[i]
-            assign(width, 0, columns, z, assigned)
-            change = 0.0
-            for k in range(n_topics):
-                new = alpha[k] + r[k] * assigned[k]
-                moves[k] = new - own[k]
-                change += abs(moves[k])
-                own[k] = new
-            if change < tolerance * total:
-                sweeps[d] = sweep + 1
-                break
-            if sweep % 2 == 0:
-                for k in range(n_topics):
-                    earlier[k] = moves[k]
-            elif sweep + 1 < max_sweeps:
-                extrapolate(own, alpha, earlier, moves)
+        for k in range(n_topics):
+            own[k] = alpha[k] + total / n_topics
+        sweeps[d] = 0
+        if n > 0:
+            sweeps[d] = sweep_words(n, total, alpha, untilted, max_sweeps, tolerance, own, s)
 
 
 @njit(
     types.void(
-        *_DOCUMENTS,
-        READ_ONLY_2D,
-        READ_ONLY_2D,
-        READ_ONLY_2D,
-        READ_ONLY_1D[float64],
+        *(types.FunctionType(SCALAR_SIGNATURE),) * 2,
+        *DOCUMENTS,
+        *(READ_ONLY_1D[float64],) * 6,
+        int64,
+        int64,
         float64,
         float64[:, ::1],
+        float64[:, ::1],
         float64[::1],
-        boolean[::1],
+        int64[::1],
     ),
     **ENTRY_OPTIONS,
 )
-def differentiate(
+def pull_words(
+    first_derivative,
+    information_weight,
     indptr,
     terms,
     weights,
     topics,
     alpha,
-    tilt,
+    eta,
+    delta,
+    y,
+    aux,
+    beside,
+    pull,
+    rounds,
+    max_sweeps,
+    tolerance,
     gamma,
-    slopes,
-    emphasis,
-    discount,
-    sums,
-    bound,
-    failed,
+    tilt,
+    length,
+    sweeps,
 ):
-    """Add to `sums` the expected counts of each term in each topic, or the derivative of an objective by log beta.
+    """Write what `infer_words` writes and the tilt of each document by its response: a eta, but for its mean.
 
-    `gamma` is that of `infer_words`. `slopes` has no rows for the counts. Otherwise it has the derivative of the loss of each
-    document by its mean topic assignment, and `sums` gets that of the loss by log beta, less the counts, which are the
-    derivative of the bound of the words: one table serves both. `emphasis` is the weight of the words of each document, in
-    the counts and in `bound[0]`; `slopes` include their weights. `discount` is the tau of the implicit derivative: 0 is
-    exact. A document whose system is not positive definite with it gets a larger one; where none helps, `failed` is set.
+    In each round a takes a Newton step towards ``pull / N`` times the slope of log p(y | omega) at the mean of zbar, and
+    gamma follows; `beside` is what is in omega beside topics. A document without a response, or with one whose derivatives
+    are not finite, has no tilt. `sweeps` are those of the last round.
     """
     n_topics = topics.shape[1]
-    longest = largest(indptr)
-    columns = vector(n_topics * longest).reshape((n_topics, longest))
-    c, z, m, r = vector(longest), vector(longest), vector(longest), vector(n_topics)
-    inverse = vector(longest)
-    rows = np.empty(longest, dtype=np.int32)
-    work = vector(3 * n_topics).reshape((3, n_topics))
-    bits = np.empty(n_topics, dtype=np.uint64)
-    entry_bits = np.empty(longest, dtype=np.uint64)
-    n_solved = n_topics if slopes.shape[0] > 0 else 0
-    system = vector(n_solved * n_solved).reshape((n_solved, n_solved))
-    factor = vector(n_solved * n_solved).reshape((n_solved, n_solved))
-    assigned, multiplier, precision = vector(n_topics), vector(n_topics), vector(n_topics)
-    alpha_sum, alpha_log_gammas = 0.0, 0.0
+    s = make_scratch(indptr, n_topics)
+    mean_eta = 0.0
     for k in range(n_topics):
-        alpha_sum += alpha[k]
-        alpha_log_gammas += math.lgamma(alpha[k])
+        mean_eta += eta[k]
+    mean_eta /= n_topics
     for d in range(indptr.shape[0] - 1):
         start, stop = indptr[d], indptr[d + 1]
-        n, length = gather_columns(terms[start:stop], weights[start:stop], topics, rows, c, columns)
+        n, total = gather_columns(terms[start:stop], weights[start:stop], topics, s.rows, s.c, s.columns)
+        length[d] = total
+        own, own_tilt = gamma[d], tilt[d]
+        for k in range(n_topics):
+            own[k] = alpha[k] + total / n_topics
+            own_tilt[k] = 0.0
+        sweeps[d] = 0
         if n == 0:
             continue
-        width = whole_lanes(n)
-        own = gamma[d]
-        top, log_gammas = shares_and_bound(own, tilt, d, r, work, bits)
-        normalise(width, columns, r, z)
-        # the ELBO of the words, with the best phi for this gamma
-        gamma_sum = 0.0
-        for k in range(n_topics):
-            gamma_sum += own[k]
-        shift = digamma(gamma_sum)
-        total = math.lgamma(alpha_sum) - alpha_log_gammas - math.lgamma(gamma_sum) + log_gammas
-        for k in range(n_topics):
-            tilted = work[2, k] if tilt.shape[0] == 0 else work[2, k] - tilt[d, k]
-            total += (alpha[k] - own[k]) * (tilted - shift)
-        for i in range(width):
-            inverse[i] = 1.0 / z[i]
-        for k in range(n_topics):
-            for i in range(width):
-                columns[k, i] *= r[k] * inverse[i]
-        log(width, z, m, entry_bits)
-        for i in range(width):
-            total += c[i] * (m[i] + top - shift)
-        bound[0] += emphasis[d] * total
-        # columns hold phi now
-        if n_solved == 0:
-            for k in range(n_topics):
-                for i in range(width):
-                    columns[k, i] *= emphasis[d] * c[i]
-            scatter_columns(n, rows, columns, sums)
-            continue
-        steepest = 0.0
-        for k in range(n_topics):
-            steepest = max(steepest, abs(slopes[d, k]))
-        if steepest == 0.0:
-            for k in range(n_topics):
-                multiplier[k] = 0.0
-            add_derivative(n, rows, c, columns, multiplier, emphasis[d], m, sums)
-            continue
-        precisions(own, precision)
-        for k in range(n_topics):
-            share = 0.0
-            for i in range(width):
-                z[i] = c[i] * columns[k, i]
-                share += z[i]
-            assigned[k] = share
-            multiplier[k] = slopes[d, k] / length * precision[k]
-            assign(width, k, columns, z, system[k])
-        tau = discount
-        tries = 0
-        while not factorise(system, assigned, tau, precision, factor, r):
-            tau = max(4.0 * tau, 0.01)
-            tries += 1
-            if tries == MOST_TRIES:
-                break
-        if tries == MOST_TRIES:
-            failed[d] = True
-            for k in range(n_topics):
-                multiplier[k] = 0.0
-        else:
-            substitute(factor, multiplier)
-        add_derivative(n, rows, c, columns, multiplier, emphasis[d], m, sums)
+        a = 0.0
+        for done in range(rounds + 1):
+            if done > 0:
+                mean, square = 0.0, 0.0
+                for k in range(n_topics):
+                    share = (own[k] - alpha[k]) / total
+                    mean += share * (eta[k] - mean_eta)
+                    square += share * (eta[k] - mean_eta) ** 2
+                omega = mean + mean_eta + beside[d]
+                slope = first_derivative(y[d], omega, delta, aux[d])
+                information = information_weight(y[d], omega, delta, aux[d])
+                # `math.isfinite` takes x - x, which reassociation makes 0
+                if not abs(slope + information) < math.inf:
+                    slope, information = 0.0, 0.0
+                strength = pull[d] / total
+                a += (strength * slope - a) / (1.0 + strength * information * (square - mean * mean))
+                for k in range(n_topics):
+                    own_tilt[k] = a * (eta[k] - mean_eta)
+            sweeps[d] = sweep_words(n, total, alpha, own_tilt, max_sweeps, tolerance, own, s)

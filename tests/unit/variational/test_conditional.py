@@ -92,7 +92,7 @@ def test_the_kernels_do_what_the_reference_says(n_topics: int) -> None:
         bound += bound_of_words(terms, weights, gamma, parameters)
     sums = np.zeros((len(parameters.topics), n_topics))
     total, failed = np.zeros(1), np.zeros(len(documents), dtype=np.bool_)
-    from dslda.variational.kernels.word_inference import differentiate
+    from dslda.variational.kernels.word_derivative import differentiate
 
     own = weighted(documents, parameters)
 
