@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
 
 from dslda.families.base import Array, Family
 from dslda.variational.parameters import FitSpec, Parameters
@@ -205,7 +205,7 @@ def _topics(
 
 def _solve(information: Array, score: Array) -> Array:
     """The shortest solution of information * step = score."""
-    values, vectors = linalg.eigh(information)
+    values, vectors = np.linalg.eigh(information)
     keep = values > _RANK_TOLERANCE * max(float(values[-1]), 0.0)
     vectors = vectors[:, keep]
     step: Array = vectors @ ((vectors.T @ score) / values[keep])

@@ -95,18 +95,21 @@ def on_own_rows(
     `work` gets the terms as rows of the topics. It gets all rows if the block has most of the vocabulary and the parameters
     are in one piece.
     """
-    occurs = np.zeros(parameters.n_terms, dtype=np.bool_)
-    occurs[terms] = True
+    n_terms = parameters.n_terms
+    occurs = np.zeros(n_terms, dtype=np.bool_)
     # without a row the kernels would sum nothing
-    occurs[0] |= not len(terms)
+    occurs[0] = not len(terms)
+    # the first entries of a large block have most of the vocabulary, and the others need not be looked at
+    for first in range(0, len(terms), 4 * n_terms):
+        occurs[terms[first : first + 4 * n_terms]] = True
+        if parameters.in_one_piece and is_dense(int(np.count_nonzero(occurs)), n_terms):
+            return work(terms, parameters.whole())
     used = np.flatnonzero(occurs)
-    if parameters.in_one_piece and is_dense(len(used), parameters.n_terms):
-        return work(terms, parameters.whole())
-    row = np.empty(parameters.n_terms, dtype=np.int32)
+    row = np.empty(n_terms, dtype=np.int32)
     row[used] = np.arange(len(used), dtype=np.int32)
     sums = work(row[terms], parameters.of_terms(used))
-    if len(used) < parameters.n_terms:
-        sums.terms, sums.n_terms = used, parameters.n_terms
+    if len(used) < n_terms:
+        sums.terms, sums.n_terms = used, n_terms
     return sums
 
 

@@ -13,10 +13,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import ClassVar, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dslda.engine.conditional.level_fit import LevelPass, level_corrections, level_shift
 from dslda.engine.conditional.recipe import LAST_STEP_SIZE, N_STEPS, Recipe
@@ -114,9 +115,13 @@ class _Totals:
 
 @dataclass(slots=True, eq=False)
 class _Best:
-    """The epoch to keep: one after which the inner part was predicted best, or as well; and the slope that does it."""
+    """The epoch to keep: one after which the inner part was predicted best, or as well; and the slope that does it.
+
+    `sums` are those of the coefficients then, for epochs that follow.
+    """
 
     parameters: Parameters
+    sums: CoefficientSums
     center: Array
     slope: float
     epoch: int
@@ -322,9 +327,9 @@ class ConditionalFit:
             n_epochs = recipe.last_epochs
             logger.info("training goes on with all documents, for %s", number_of(n_epochs, "epoch"))
             again = self._another(best.parameters, replace(recipe, step_size=LAST_STEP_SIZE))
+            again._sums, again._seed_counts = best.sums, self._seed_counts
             again._dispersion, again._mass = self._dispersion, self._mass
-            again._seed_counts = self._seed_counts
-            again._settle(1)
+            again._curvature, again._words_per_response = self._curvature, self._words_per_response
         else:
             return best
         while not again.has_settled_start or again.n_epochs < n_epochs:
@@ -448,8 +453,7 @@ class ConditionalFit:
         recipe, parameters = self._recipe, self.parameters
         # the slices in another order each time that all of them have been visited
         visits, place = divmod(N_STEPS * self.n_epochs + self._step, recipe.n_slices)
-        order = np.random.default_rng([self._spec.seed, visits]).permutation(recipe.n_slices)
-        number = int(order[place])
+        number = int(_order(self._spec.seed, visits, recipe.n_slices)[place])
         selection, partitions, share = recipe.outer, None, 1.0
         if recipe.by_partition:
             partitions = range(number, self._executor.n_partitions, recipe.n_slices)
@@ -514,7 +518,8 @@ class ConditionalFit:
         self._peak = max(gain, self._peak)
         # the inner part is a sample: of epochs that it cannot tell apart, the last has the most distinct topics
         if gain >= self._peak - self._recipe.tolerance / math.sqrt(sums.weight) * abs(self._peak):
-            self._best = _Best(self.parameters, self._center, slope, epoch)
+            assert self._sums is not None
+            self._best = _Best(self.parameters, self._sums.copy(), self._center, slope, epoch)
         return gain
 
     def _solved(self, parameters: Parameters) -> Parameters:
@@ -620,6 +625,8 @@ class ConditionalFit:
                 "best_eta": parameters.eta,
                 "best_delta": parameters.delta,
                 "best_zeta": parameters.zeta,
+                "best_information": best.sums.information,
+                "best_target": best.sums.target,
                 "best_center": best.center,
                 "best_numbers": np.array([best.slope, float(best.epoch), self._peak, self._inner_weight]),
             }
@@ -674,10 +681,14 @@ class ConditionalFit:
             return
         n_slices, n_features = self._recipe.n_slices, len(totals.features)
         classes = parameters.eta.shape[1:]
-        self._sums = CoefficientSums(
-            stored("slices_information", (n_slices, *classes, n_features, n_features)),
-            stored("slices_target", (n_slices, n_features, *classes)),
-        )
+
+        def stored_sums(name: str) -> CoefficientSums:
+            return CoefficientSums(
+                stored(f"{name}_information", (n_slices, *classes, n_features, n_features)),
+                stored(f"{name}_target", (n_slices, n_features, *classes)),
+            )
+
+        self._sums = stored_sums("slices")
         best = replace(
             parameters,
             topics=stored("best_topics", parameters.topics.shape),
@@ -687,7 +698,7 @@ class ConditionalFit:
         )
         center = stored("best_center", self._center.shape)
         slope, epoch, self._peak, self._inner_weight = stored("best_numbers", (4,)).tolist()
-        self._best = _Best(best, center, slope, int(epoch))
+        self._best = _Best(best, stored_sums("best"), center, slope, int(epoch))
 
 
 def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Recipe:
@@ -816,6 +827,12 @@ def fit_conditionally(
         ridge=ridge,
         unseen=unseen,
     )
+
+
+@lru_cache(maxsize=1)
+def _order(seed: int, visits: int, n_slices: int) -> NDArray[np.int64]:
+    """The order in which slices are visited that have all been visited so often; to draw it takes as long as to use it."""
+    return np.random.default_rng([seed, visits]).permutation(n_slices)
 
 
 def _highest(slopes: Array, gains: Array) -> tuple[float, float]:

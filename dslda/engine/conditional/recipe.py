@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from dslda.engine.conditional.selection import Selection
@@ -134,7 +133,7 @@ class Recipe:
             pull=PULL,
             step_size=STEP_SIZE,
             epochs=EPOCHS,
-            last_epochs=0 if has_classes else max(LAST_EPOCHS, math.ceil(n_slices / N_STEPS)),
+            last_epochs=0 if has_classes else max(LAST_EPOCHS, round(n_slices / N_STEPS)),
             tolerance=0.0 if has_classes else TOLERANCE[spec.emphasis],
             patience=PATIENCE,
             n_slices=n_slices,

@@ -102,6 +102,9 @@ class CoefficientSums:
         information, target = _normal_equations(statistics, parameters)
         return cls(np.stack([information / n_slices] * n_slices), np.stack([target / n_slices] * n_slices))
 
+    def copy(self) -> CoefficientSums:
+        return CoefficientSums(self.information.copy(), self.target.copy())
+
     def visit(self, index: int, statistics: ConditionalStatistics, parameters: Parameters) -> None:
         """Replace what a slice contributes."""
         self.information[index], self.target[index] = _normal_equations(statistics, parameters)
