@@ -196,10 +196,12 @@ def _local(row: str, n_parts: int, n_topics: int) -> list[dict[str, Any]]:
             spec,
             weighting=weighting,
             has_classes=False,
+            has_levels=False,
             n_labelled=len(train),
             n_documents=len(train),
             n_tokens=float(counts.sum()),
             n_partitions=source.n_partitions,
+            repeated_share=0.0,
         )
         initial = initial_parameters(source.n_terms, spec=spec, family=family, moments=STANDARDISED)
         initial = replace(initial, alpha=np.full(n_topics, recipe.alpha), weighting=weighting)

@@ -177,9 +177,10 @@ class ConditionalFit:
         self._step = 0
         self._center: Array = np.zeros(parameters.n_classes or 1)
         self._best: _Best | None = None
-        self._peak, self._inner_weight = -math.inf, 0.0
+        self._peak, self._inner_weight, self._null = -math.inf, 0.0, math.nan
         self.is_by_chance = False
         self._null_delta = parameters.delta
+        self._null_center = np.atleast_1d(parameters.eta.mean(axis=0))
         self._began = time.perf_counter()
         self._publish = self._e_step = self._reduce = 0.0
 
@@ -510,8 +511,12 @@ class ConditionalFit:
                 "the inner part of the documents must have one with a response and a known word, got none",
                 remedy="train with {objective='joint'}, which needs none",
             )
-        gains: Array = (sums.log_likelihood - sums.log_likelihood[0]) / sums.weight
-        slope, gain = _highest(SLOPES, gains)
+        values: Array = sums.log_likelihood / sums.weight
+        if epoch == 0:
+            self._null = max(float(values[0]), self._without_words())
+        # One level for all epochs: the mean of the linear predictors, which a slope of 0 predicts, is further from the mean
+        # response the more they spread.
+        slope, gain = _highest(SLOPES, values - self._null)
         if not math.isfinite(gain):
             raise self._family.fault(f"the log-likelihood of the inner part must be finite, got {gain}")
         self._inner_weight = sums.weight
@@ -521,6 +526,13 @@ class ConditionalFit:
             assert self._sums is not None
             self._best = _Best(self.parameters, self._sums.copy(), self._center, slope, epoch)
         return gain
+
+    def _without_words(self) -> float:
+        """Log-likelihood of a response of the inner part at the values that the fit started from, for all documents."""
+        start = replace(self.parameters, delta=self._null_delta)
+        judge = InnerPass(self._recipe.inner, self._null_center, np.zeros(1))
+        sums = self._run(start, judge, share=self._recipe.inner_share)
+        return float(sums.log_likelihood[0]) / sums.weight
 
     def _solved(self, parameters: Parameters) -> Parameters:
         assert self._sums is not None
@@ -605,6 +617,7 @@ class ConditionalFit:
         state: dict[str, Array] = {
             "numbers": np.array(numbers),
             "null_delta": self._null_delta,
+            "null_center": self._null_center,
             "seed_counts": self._seed_counts,
             # copies, since the fit adds to them
             "first_moments": self._descent.first.copy(),
@@ -628,7 +641,9 @@ class ConditionalFit:
                 "best_information": best.sums.information,
                 "best_target": best.sums.target,
                 "best_center": best.center,
-                "best_numbers": np.array([best.slope, float(best.epoch), self._peak, self._inner_weight]),
+                "best_numbers": np.array(
+                    [best.slope, float(best.epoch), self._peak, self._inner_weight, self._null]
+                ),
             }
         return Position(
             self.parameters, self.trace, {name: array for name, array in state.items() if array.size}
@@ -664,6 +679,7 @@ class ConditionalFit:
         )
         self._step = int(step)
         self._null_delta = stored("null_delta", self._null_delta.shape)
+        self._null_center = stored("null_center", self._null_center.shape)
         self._seed_counts = stored("seed_counts", self._seed_counts.shape)
         self._descent = TopicDescent(
             stored("first_moments", parameters.topics.shape),
@@ -697,11 +713,11 @@ class ConditionalFit:
             zeta=stored("best_zeta", parameters.zeta.shape),
         )
         center = stored("best_center", self._center.shape)
-        slope, epoch, self._peak, self._inner_weight = stored("best_numbers", (4,)).tolist()
+        slope, epoch, self._peak, self._inner_weight, self._null = stored("best_numbers", (5,)).tolist()
         self._best = _Best(best, stored_sums("best"), center, slope, int(epoch))
 
 
-def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Recipe:
+def _recipe_of(executor: Executor, parameters: Parameters, family: Family, spec: FitSpec) -> Recipe:
     """The recipe for the documents of an executor, after a pass that measures them."""
     name = "sqrt" if spec.term_weights == "auto" else spec.term_weights
     lengths, _ = executor.run(parameters, LengthPass(TermWeighting(name), executor.n_documents))
@@ -710,6 +726,7 @@ def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Rec
         spec,
         weighting=TermWeighting(name, scale),
         has_classes=parameters.n_classes is not None,
+        has_levels=family.has_levels,
         n_labelled=int(lengths.labelled),
         n_documents=executor.n_documents,
         n_tokens=lengths.tokens,
@@ -751,7 +768,7 @@ def fit_conditionally(
     progress = default_progress() if progress is None else progress
     interrupted = False
     with progress, single_threaded_blas():
-        recipe = _recipe_of(executor, start.parameters, spec)
+        recipe = _recipe_of(executor, start.parameters, family, spec)
         logger.info("conditional training: %s", recipe.in_words)
         n_classes = start.parameters.n_classes or 0
         if n_classes > spec.n_topics:

@@ -19,9 +19,9 @@ import dslda
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional import recipe
-from dslda.engine.conditional.conditional_fit import ConditionalFit
+from dslda.engine.conditional.conditional_fit import SLOPES, ConditionalFit, _highest
 from dslda.engine.conditional.selection import ALL, Selection
-from dslda.engine.conditional.work import LengthPass
+from dslda.engine.conditional.work import InnerPass, LengthPass
 from dslda.engine.data.hashes import document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.engine.em import Position
@@ -476,6 +476,27 @@ def test_training_goes_on_where_the_start_predicts_best(monkeypatch: pytest.Monk
     epochs = gains[~np.isnan(gains)]
     assert len(epochs) > recipe.PATIENCE
     assert len(epochs) == 1 + np.argmax(epochs) + recipe.PATIENCE or len(epochs) == recipe.EPOCHS
+
+
+@pytest.mark.parametrize("family", ["poisson", "binomial", "ordinal", "weibull", "categorical"])
+def test_epochs_are_compared_by_what_the_inner_part_has(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge, gains, values = ConditionalFit._judge, [], []
+
+    def judged(self: ConditionalFit, epoch: int) -> float:
+        gain = judge(self, epoch)
+        if self._recipe.inner_share:
+            own = self._run(self.parameters, InnerPass(self._recipe.inner, self._center, SLOPES))
+            gains.append(gain)
+            values.append(_highest(SLOPES, own.log_likelihood / own.weight)[1])
+        return gain
+
+    monkeypatch.setattr(ConditionalFit, "_judge", judged)
+    y = responses_of(family, simulated(900).block.responses["y"], np.random.default_rng(3))
+    train(counts_of(900), response=y, family=family, n_topics=4, objective="conditional", max_iter=16)
+    assert len(gains) > 3
+    # as many epochs have other means of the linear predictors, which predict the mean response less well
+    assert_allclose(np.diff(gains), np.diff(values), atol=1e-9)
+    assert min(gains) > 0.0
 
 
 @pytest.mark.parametrize("n_epochs", [0, 2])
