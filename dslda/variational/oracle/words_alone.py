@@ -1,4 +1,5 @@
-"""The readable reference of inference from words alone, and of derivatives through it; one document at a time."""
+"""The readable reference of inference from words, alone or under the pull of a response, and of derivatives through it; one
+document at a time."""
 
 from __future__ import annotations
 
@@ -6,10 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
-from dslda.families.base import Array
+from dslda.families.base import Array, Family
 from dslda.variational.parameters import Parameters
 
-__all__ = ["assignments", "bound_of_words", "log_topics_derivative", "posterior_of_words"]
+__all__ = [
+    "assignments",
+    "bound_of_words",
+    "log_topics_derivative",
+    "posterior_of_words",
+    "pulled_posterior",
+]
 
 
 def posterior_of_words(
@@ -25,9 +32,45 @@ def posterior_of_words(
     return gamma
 
 
-def assignments(terms: NDArray[np.int32], gamma: Array, parameters: Parameters) -> Array:
+def pulled_posterior(
+    terms: NDArray[np.int32],
+    weights: Array,
+    parameters: Parameters,
+    *,
+    family: Family,
+    y: float,
+    beside: float,
+    pull: float,
+    rounds: int,
+    sweeps: int,
+) -> tuple[Array, Array]:
+    """gamma and the tilt a eta of a document whose response pulls at the assignments, both of shape (K,).
+
+    In each round a takes a Newton step towards ``pull / N`` times the slope of log p(y | zbar'eta + `beside`), and gamma
+    follows in a few sweeps.
+    """
+    alpha, length = parameters.alpha, weights.sum()
+    centred = parameters.eta - parameters.eta.mean()
+    gamma: Array = alpha + length / len(alpha)
+    a = 0.0
+    for number in range(rounds + 1):
+        if number:
+            zbar = (gamma - alpha) / length
+            arguments = y, float(zbar @ parameters.eta + beside), parameters.delta, 1.0
+            slope, information = family.first_derivative(*arguments), family.information_weight(*arguments)
+            spread = zbar @ centred**2 - (zbar @ centred) ** 2
+            strength = pull / length
+            a += (strength * slope - a) / (1.0 + strength * information * spread)
+        for _ in range(sweeps):
+            gamma = alpha + weights @ assignments(terms, gamma, parameters, a * centred)
+    return gamma, a * centred
+
+
+def assignments(
+    terms: NDArray[np.int32], gamma: Array, parameters: Parameters, tilt: Array | float = 0.0
+) -> Array:
     """phi, shape (number of terms, K): the best for a gamma."""
-    phi = parameters.topics[terms] * np.exp(digamma(gamma))
+    phi = parameters.topics[terms] * np.exp(digamma(gamma) + tilt)
     normalised: Array = phi / phi.sum(axis=1, keepdims=True)
     return normalised
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from dslda.families.base import Family
+from dslda.families.base import STANDARDISED, Family
 from dslda.families.registry import get_family
 from dslda.variational.conditional import gradient, posterior
 from dslda.variational.conditional.descent import CoefficientSums, TopicDescent
@@ -33,6 +33,7 @@ from dslda.variational.oracle.words_alone import (
     bound_of_words,
     log_topics_derivative,
     posterior_of_words,
+    pulled_posterior,
 )
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import ARRAY, NUMBER, PER_TERM
@@ -336,6 +337,43 @@ def test_extremes_are_finite(alpha: float, n_topics: int) -> None:
                 assert np.isfinite(value).all(), name
             assert statistics.n_empty == 2
             assert statistics.n_labelled == 2
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson", "binomial"])
+def test_the_pull_is_that_of_the_reference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient, "TOLERANCE", 0.0)
+    documents, parameters = problem(14, n=12)
+    family, rng = get_family(name), np.random.default_rng(15)
+    y = np.abs(np.round(documents.y)) % 2.0 if name == "binomial" else np.abs(np.round(documents.y))
+    y[3] = math.nan
+    offset, weight, emphasis = rng.normal(size=12), rng.uniform(0.5, 2.0, 12), rng.uniform(0.5, 2.0, 12)
+    parameters = replace(parameters, delta=np.ones(len(family.start(STANDARDISED)[2])))
+    found = pulled_statistics(
+        weighted(documents, parameters),
+        y,
+        parameters,
+        family=family,
+        pull=3.0,
+        extras=np.column_stack([offset, np.ones(12), weight, emphasis]),
+    )
+    expected = np.zeros_like(parameters.topics)
+    for d in range(12):
+        terms, copies, _ = documents.document(d)
+        own = SQRT.of(copies)
+        gamma, tilt = pulled_posterior(
+            terms,
+            own,
+            parameters,
+            family=family,
+            y=0.0 if math.isnan(y[d]) else y[d],
+            beside=offset[d],
+            pull=0.0 if math.isnan(y[d]) else 3.0 * emphasis[d],
+            rounds=gradient.PULL_ROUNDS,
+            sweeps=gradient.PULL_SWEEPS,
+        )
+        phi = assignments(terms, gamma, parameters, tilt)
+        expected[terms] += weight[d] * own[:, np.newaxis] * phi
+    assert_allclose(found.topic_counts, expected, rtol=1e-7, atol=1e-10)
 
 
 def test_a_response_pulls_the_start_towards_itself() -> None:
