@@ -521,8 +521,10 @@ class ConditionalFit:
             raise self._family.fault(f"the log-likelihood of the inner part must be finite, got {gain}")
         self._inner_weight = sums.weight
         self._peak = max(gain, self._peak)
-        # the inner part is a sample: of epochs that it cannot tell apart, the last has the most distinct topics
-        if gain >= self._peak - self._recipe.tolerance / math.sqrt(sums.weight) * abs(self._peak):
+        # the inner part is a sample, which says less where responses scatter more: of epochs that it cannot tell apart,
+        # the last has the most distinct topics
+        tolerance = self._recipe.tolerance * math.sqrt(self._dispersion / sums.weight)
+        if gain >= self._peak - tolerance * abs(self._peak):
             assert self._sums is not None
             self._best = _Best(self.parameters, self._sums.copy(), self._center, slope, epoch)
         return gain

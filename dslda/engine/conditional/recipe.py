@@ -16,9 +16,9 @@ START_ITERATIONS = {"themes": 9, "balance": 5, "prediction": 4}
 the less they predict (docs/benchmarks.md)."""
 TOLERANCE = {"themes": 1.0, "balance": 0.4, "prediction": 0.0}
 """Loss of the inner part at which an epoch still counts as good as the best one, by emphasis: a share of what words add,
-divided by the square root of its responses. 0.4 is about a standard error of the difference. Topics of classes, which start
-from the words of these, are distinct at once, and have none. Nor have those of levels: what it adds makes them hardly more
-distinct, and costs 0.001 of log loss (docs/benchmarks.md)."""
+divided by the square root of its responses over their dispersion. 0.4 is about a standard error of the difference. Topics of
+classes, which start from the words of these, are distinct at once, and have none. Nor have those of levels: what it adds
+makes them hardly more distinct, and costs 0.001 of log loss (docs/benchmarks.md)."""
 START_DOCUMENTS, LEAST_START, WHOLE_ITERATIONS = 5_000, 0.1, 2
 """About how many documents with a response take part in these iterations, the least share of them, and how many of the last
 iterations take all: themes need no more, but what is fitted to a sample alone predicts a little less."""
