@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         kernels = "import dslda.variational.kernels"
         # of about the same time
         shares = (
-            f"{block}(False); {kernels}.word_derivative; {kernels}.family_values",
+            f"{block}(False); {kernels}.word_inference; {kernels}.word_derivative; {kernels}.family_values",
             f"{block}(True); {kernels}.class_e_step; from dslda.families.registry import FAMILIES; [*FAMILIES.values()]",
         )
         compilers = [subprocess.Popen([sys.executable, "-c", share], cwd=PACKAGE.parent) for share in shares]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import float64, int64, njit, types
 
 from dslda.variational.kernels.layout import READ_ONLY_2D
-from dslda.variational.kernels.scratch import ENTRY_OPTIONS, vector
+from dslda.variational.kernels.scratch import ENTRY_OPTIONS, vector, words
 from dslda.variational.special import exp_shifted
 
 __all__ = ["add_moments", "move"]
@@ -61,7 +60,7 @@ def move(topics, first, second, size, floor, lowest, out):
     """
     n_topics = topics.shape[1]
     moves, factors, total = vector(n_topics), vector(n_topics), vector(n_topics)
-    bits = np.empty(n_topics, dtype=np.uint64)
+    bits = words(n_topics)
     for k in range(n_topics):
         total[k] = 0.0
     for v in range(topics.shape[0]):

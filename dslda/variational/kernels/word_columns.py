@@ -6,12 +6,17 @@ A document has entries: its distinct known terms i with weights c_i > 0, N = sum
 from __future__ import annotations
 
 import numpy as np
-from numba import int64, njit
+from numba import float64, int32, int64, njit
 from numpy.typing import NDArray
 
-from dslda.variational.kernels.scratch import LANES, OPTIONS, SMALLEST_WEIGHT, Matrix, Vector
+from dslda.variational.kernels.document_entries import is_known
+from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
+from dslda.variational.kernels.scratch import LANES, OPTIONS, Matrix, Vector
 
-__all__ = ["assign", "gather_columns", "largest", "normalise", "whole_lanes"]
+__all__ = ["DOCUMENTS", "assign", "gather_columns", "largest", "normalise", "whole_lanes"]
+
+# the indptr, terms and weights of documents, topics and alpha
+DOCUMENTS = (*(READ_ONLY_1D[t] for t in (int64, int32, float64)), READ_ONLY_2D, READ_ONLY_1D[float64])
 
 
 @njit(**OPTIONS)
@@ -27,15 +32,6 @@ def largest(indptr: NDArray[np.int64]) -> int:
     for d in range(indptr.shape[0] - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
     return (whole_lanes(longest) // LANES | 1) * LANES
-
-
-@njit(**OPTIONS)
-def is_known(term: int, topics: Matrix) -> bool:
-    """True if a topic has the term; nearly always the first has."""
-    for k in range(topics.shape[1]):
-        if topics[term, k] >= SMALLEST_WEIGHT:
-            return True
-    return False
 
 
 @njit(**OPTIONS)
@@ -55,7 +51,7 @@ def gather_columns(
     n_topics = topics.shape[1]
     n, length = 0, 0.0
     for i in range(terms.shape[0]):
-        if counts[i] > 0.0 and is_known(terms[i], topics):
+        if counts[i] > 0.0 and is_known(topics, terms[i]):
             rows[n] = terms[i]
             c[n] = counts[i]
             length += counts[i]

@@ -12,9 +12,15 @@ from numba import boolean, float64, njit, types
 from numpy.typing import NDArray
 
 from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
-from dslda.variational.kernels.scratch import ENTRY_OPTIONS, OPTIONS, Matrix, Vector, vector
-from dslda.variational.kernels.word_columns import assign, gather_columns, largest, normalise, whole_lanes
-from dslda.variational.kernels.word_inference import DOCUMENTS
+from dslda.variational.kernels.scratch import ENTRY_OPTIONS, OPTIONS, Matrix, Vector, vector, words
+from dslda.variational.kernels.word_columns import (
+    DOCUMENTS,
+    assign,
+    gather_columns,
+    largest,
+    normalise,
+    whole_lanes,
+)
 from dslda.variational.special import digamma, exp_shifted, log, log_gamma_sum_and_digamma
 
 __all__ = ["differentiate"]
@@ -187,8 +193,7 @@ def differentiate(
     inverse = vector(longest)
     rows = np.empty(longest, dtype=np.int32)
     work = vector(3 * n_topics).reshape((3, n_topics))
-    bits = np.empty(n_topics, dtype=np.uint64)
-    entry_bits = np.empty(longest, dtype=np.uint64)
+    bits, entry_bits = words(n_topics), words(longest)
     n_solved = n_topics if slopes.shape[0] > 0 else 0
     system = vector(n_solved * n_solved).reshape((n_solved, n_solved))
     factor = vector(n_solved * n_solved).reshape((n_solved, n_solved))

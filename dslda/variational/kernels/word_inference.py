@@ -14,25 +14,37 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import float64, int32, int64, njit, types
+from numba import float64, int64, njit, types
 from numpy.typing import NDArray
 
 from dslda.families.scalars import SCALAR_SIGNATURE
-from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
-from dslda.variational.kernels.scratch import ENTRY_OPTIONS, OPTIONS, Matrix, Vector, vector
-from dslda.variational.kernels.word_columns import assign, gather_columns, largest, normalise, whole_lanes
+from dslda.variational.kernels.layout import READ_ONLY_1D
+from dslda.variational.kernels.scratch import (
+    ENTRY_OPTIONS,
+    OPTIONS,
+    Matrix,
+    Vector,
+    Words,
+    vector,
+    words,
+)
+from dslda.variational.kernels.word_columns import (
+    DOCUMENTS,
+    assign,
+    gather_columns,
+    largest,
+    normalise,
+    whole_lanes,
+)
 from dslda.variational.special import exp_digamma_parts, exp_shifted
 
-__all__ = ["DOCUMENTS", "infer_words", "pull_words"]
+__all__ = ["infer_words", "pull_words"]
 
 # longest extrapolation
 LONGEST = 8.0
 
-# the indptr, terms and weights of documents, topics and alpha
-DOCUMENTS = (*(READ_ONLY_1D[t] for t in (int64, int32, float64)), READ_ONLY_2D, READ_ONLY_1D[float64])
 
-
-class _Scratch(NamedTuple):
+class SweepScratch(NamedTuple):
     """Arrays made once for a block of documents."""
 
     # by entry
@@ -47,13 +59,13 @@ class _Scratch(NamedTuple):
     assigned: Vector
     earlier: Vector
     moves: Vector
-    bits: NDArray[np.uint64]
+    bits: Words
 
 
 @njit(**OPTIONS)
-def make_scratch(indptr: NDArray[np.int64], n_topics: int) -> _Scratch:
+def make_sweep_scratch(indptr: NDArray[np.int64], n_topics: int) -> SweepScratch:
     longest = largest(indptr)
-    return _Scratch(
+    return SweepScratch(
         np.empty(longest, dtype=np.int32),
         vector(longest),
         vector(n_topics * longest).reshape((n_topics, longest)),
@@ -64,12 +76,23 @@ def make_scratch(indptr: NDArray[np.int64], n_topics: int) -> _Scratch:
         vector(n_topics),
         vector(n_topics),
         vector(n_topics),
-        np.empty(n_topics, dtype=np.uint64),
+        words(n_topics),
     )
 
 
 @njit(**OPTIONS)
-def shares(gamma: Vector, tilt: Vector, s: _Scratch) -> None:
+def begin(
+    terms: NDArray[np.int32], weights: Vector, topics: Matrix, alpha: Vector, gamma: Vector, s: SweepScratch
+) -> tuple[int, float]:
+    """Gather a document in `s`, and start `gamma` from alpha + N / K; returns the entries and N."""
+    n, length = gather_columns(terms, weights, topics, s.rows, s.c, s.columns)
+    for k in range(alpha.shape[0]):
+        gamma[k] = alpha[k] + length / alpha.shape[0]
+    return n, length
+
+
+@njit(**OPTIONS)
+def shares(gamma: Vector, tilt: Vector, s: SweepScratch) -> None:
     """Write exp(digamma(gamma) + tilt) to `s.r`, up to a factor that all topics share; `tilt` may be empty."""
     n_topics = gamma.shape[0]
     exp_digamma_parts(gamma, s.factors, s.exponents)
@@ -113,7 +136,7 @@ def sweep_words(
     max_sweeps: int,
     tolerance: float,
     gamma: Vector,
-    s: _Scratch,
+    s: SweepScratch,
 ) -> int:
     """Sweep over the entries gathered in `s` from where `gamma` is; returns the sweeps, or `max_sweeps` + 1, as `infer_words`
     writes them."""
@@ -147,19 +170,15 @@ def infer_words(indptr, terms, weights, topics, alpha, max_sweeps, tolerance, ga
 
     It sweeps until gamma changes by less than `tolerance` N in all, or `max_sweeps` times: then `sweeps` is `max_sweeps` + 1.
     """
-    n_topics = topics.shape[1]
-    s = make_scratch(indptr, n_topics)
+    s = make_sweep_scratch(indptr, topics.shape[1])
     untilted = s.moves[:0]
     for d in range(indptr.shape[0] - 1):
         start, stop = indptr[d], indptr[d + 1]
-        n, total = gather_columns(terms[start:stop], weights[start:stop], topics, s.rows, s.c, s.columns)
+        n, total = begin(terms[start:stop], weights[start:stop], topics, alpha, gamma[d], s)
         length[d] = total
-        own = gamma[d]
-        for k in range(n_topics):
-            own[k] = alpha[k] + total / n_topics
         sweeps[d] = 0
         if n > 0:
-            sweeps[d] = sweep_words(n, total, alpha, untilted, max_sweeps, tolerance, own, s)
+            sweeps[d] = sweep_words(n, total, alpha, untilted, max_sweeps, tolerance, gamma[d], s)
 
 
 @njit(
@@ -206,19 +225,17 @@ def pull_words(
     are not finite, has no tilt. `sweeps` are those of the last round.
     """
     n_topics = topics.shape[1]
-    s = make_scratch(indptr, n_topics)
+    s = make_sweep_scratch(indptr, n_topics)
     mean_eta = 0.0
     for k in range(n_topics):
         mean_eta += eta[k]
     mean_eta /= n_topics
     for d in range(indptr.shape[0] - 1):
         start, stop = indptr[d], indptr[d + 1]
-        n, total = gather_columns(terms[start:stop], weights[start:stop], topics, s.rows, s.c, s.columns)
-        length[d] = total
         own, own_tilt = gamma[d], tilt[d]
-        for k in range(n_topics):
-            own[k] = alpha[k] + total / n_topics
-            own_tilt[k] = 0.0
+        n, total = begin(terms[start:stop], weights[start:stop], topics, alpha, own, s)
+        length[d] = total
+        own_tilt[:] = 0.0
         sweeps[d] = 0
         if n == 0:
             continue
